@@ -1,0 +1,44 @@
+"""The order-free checksum of records: the same number in Spark SQL, in the lane and in whoever reads the sink.
+
+Each record has a 64-bit hash of its key and value; a set of records has the sum of its hashes modulo 2**64. Sums of
+lanes, batches and partitions can therefore be added up and compared in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+#: Spark's seed for xxhash64; chaining starts from it on both sides.
+SEED = 42
+MASK = (1 << 64) - 1
+
+
+def record_hasher() -> Callable[[bytes | None, bytes | None], int]:
+    """A function that hashes one record as Spark's ``xxhash64(key, value)`` does.
+
+    Key and value are chained through the seed; a null leaves it as it is. The library behind it is needed by readers of
+    the sink only, never on a cluster, so it is imported here.
+    """
+    from xxhash import xxh64_intdigest
+
+    def record_hash(key: bytes | None, value: bytes | None) -> int:
+        seed = SEED if key is None else xxh64_intdigest(key, SEED)
+        return seed if value is None else xxh64_intdigest(value, seed)
+
+    return record_hash
+
+
+def record_hash_column(key: str = "key", value: str = "value") -> Column:
+    """The same hash as a Spark column (a signed long) over two binary columns."""
+    from pyspark.sql import functions as F
+
+    return F.xxhash64(F.col(key), F.col(value))
+
+
+def add(total: int, hashed: int) -> int:
+    """Add a hash or a checksum, signed or not, to a checksum."""
+    return (total + hashed) & MASK

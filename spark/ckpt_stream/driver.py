@@ -1,0 +1,271 @@
+"""`run(transform)`: one life of a stream's driver, from its configuration to its end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ckpt_stream import run_record as records
+from ckpt_stream.config import AT_LEAST_ONCE, SECRETS_PROPERTY, StreamConfig, find_document, from_json, kafka_settings
+from ckpt_stream.decision import CheckpointEnd, Intent, Reconciliation
+from ckpt_stream.errors import ConfigError, SinkRecreated
+from ckpt_stream.failure import describe
+from ckpt_stream.files import CheckpointFiles
+from ckpt_stream.lane import LaneSpec
+from ckpt_stream.lease import refuse_if_alive, this_driver
+from ckpt_stream.offset_mirror import OffsetMirror
+from ckpt_stream.records import Handling, handling
+from ckpt_stream.run_record import RunRecord
+from ckpt_stream.security import client_settings, java_settings
+from ckpt_stream.sink import Sink, write_at_least_once, write_lanes
+from ckpt_stream.source import read, refuse_unsafe, start_options
+from ckpt_stream.start_of_run import Start, begin, checkpoint_end
+from ckpt_stream.topics import Topics
+from ckpt_stream.watch import Watch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("ckpt_stream")
+
+Transform = Callable[["DataFrame"], "DataFrame"]
+
+#: Test only: the negative control of the ledger's decision.
+IGNORE_LEDGER = "CKPT_TEST_IGNORE_LEDGER"
+
+
+def run(transform: Transform, argv: Sequence[str] | None = None) -> NoReturn:
+    """Run the stream described by the configuration that was passed to the application; never returns.
+
+    Ends with exit code 0 when the stream was stopped or has finished, otherwise with another one and the reason as the
+    last line of the log and in the run record.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        config = from_json(find_document(sys.argv if argv is None else argv))
+    except ConfigError as e:
+        print(f"ckpt_stream: {e}", file=sys.stderr, flush=True)
+        sys.exit(2)
+    spark = session(config)
+    code, last_line = Driver(spark, config, transform).run()
+    spark.stop()
+    print(last_line, file=sys.stderr, flush=True)
+    sys.exit(code)
+
+
+def session(config: StreamConfig) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.appName(config.name).getOrCreate()
+    spark.sparkContext.setLogLevel(os.environ.get("CKPT_SPARK_LOG_LEVEL", "WARN"))
+    return spark
+
+
+class Driver:
+    """Puts source, transform, sink, mirror and run record together."""
+
+    def __init__(self, spark: SparkSession, config: StreamConfig, transform: Transform) -> None:
+        self.spark, self.config, self.transform = spark, config, transform
+        self.kafka = kafka_settings(config, spark.conf.get(SECRETS_PROPERTY, None))
+        self.files = CheckpointFiles(spark, config.checkpoint)
+        self.record = self._new_record()
+        self.sink: Sink | None = None
+
+    def run(self) -> tuple[int, str]:
+        """The exit code, and the line that ends the log."""
+        name = f"ckpt_stream: run {self.record.run} of {self.config.name}"
+        try:
+            state = self._live()
+        except BaseException as e:
+            failure = describe(e, self.sink.progress if self.sink else None)
+            self.record.failure = failure
+            self._enter(records.FAILED)
+            self._remember_poison(failure)
+            return 1, f"{name} FAILED: {failure.error}: {failure.message}"
+        self._enter(state)
+        return 0, f"{name} {state}"
+
+    def _live(self) -> str:
+        refuse_unsafe(self.config, dict(self.spark.sparkContext.getConf().getAll()))
+        self._enter(records.STARTING)
+        refuse_if_alive(self.record, self._other_runs, say=lambda text: log.info("%s", text))
+        self._note_restart()
+        self.files.delete(records.STOP)
+        topics = Topics(client_settings(self.kafka))
+        start = self._begin(topics)
+        self.record.reconciliation = start.reconciliation.line
+        self.record.query_id = start.checkpoint.query_id
+        log.info("reconciliation: %s", start.reconciliation.line)
+        mirror = OffsetMirror(
+            self.kafka, self.config.group, self.config.offset_mirror, self.config.offset_mirror_period
+        )
+        if start.checkpoint.committed is not None and start.end:
+            mirror.restored(start.checkpoint.committed, start.end)
+        query = self._start_query(topics, start)
+        assert self.sink is not None  # noqa: S101 - set by _start_query
+        self.record.query_id = str(query.id)
+        self._enter(records.RUNNING)
+        watch = Watch(query, self.sink.progress, self.files, self.record, mirror, self.config, self._driver_pids())
+        try:
+            return watch.until_the_end()
+        finally:
+            mirror.close()
+
+    def _begin(self, topics: Topics) -> Start:
+        config = self.config
+        sink = topics.get(config.sink, "sink")
+        if config.dead_letter_topic:
+            topics.get(config.dead_letter_topic, "dead-letter")
+        self._topic_id, self._max_message_bytes = sink.id, topics.max_message_bytes(config.sink)
+        if config.guarantee == AT_LEAST_ONCE:
+            end: CheckpointEnd = checkpoint_end(self.files)
+            return Start(Reconciliation("at-least-once: nothing to reconcile"), end, {})
+        return begin(
+            self.files,
+            topics,
+            client_settings(self.kafka),
+            self._intent(""),
+            run_id=self.record.run,
+            application=config.application_version,
+            timeout_ms=int(config.transaction_timeout * 1000),
+            adopt_ledger=config.start == "ledger",
+        )
+
+    def _intent(self, query_id: str) -> Intent:
+        c = self.config
+        return Intent(c.sink_id, query_id, c.lanes, 0, "", c.sink, self._topic_id)
+
+    def _start_query(self, topics: Topics, start: Start) -> Any:
+        config = self.config
+        where: Mapping[str, str] = {}
+        if start.checkpoint.newest is None:
+            partitions = topics.partitions(config.source, config.source_pattern)
+            where = start_options(config, self.kafka, partitions, start.end)
+        events = read(self.spark, config, self.kafka, where)
+        rows = self._transformed(events)
+        self.sink = self._build_sink(topics, start)
+        writer = (
+            rows.writeStream.queryName(config.name)
+            .outputMode(config.output_mode)
+            .option("checkpointLocation", config.checkpoint)
+            .foreachBatch(self.sink)
+        )
+        if config.drain:
+            writer = writer.trigger(availableNow=True)
+        elif config.trigger_interval > 0:
+            writer = writer.trigger(processingTime=f"{int(config.trigger_interval * 1000)} milliseconds")
+        return writer.start()
+
+    def _transformed(self, events: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        config = self.config
+        consumed = [
+            p for p in records.entries(self.files.read(records.POISON), "list of poison records") if p.get("once")
+        ]
+        settings = Handling(config.malformed, consumed, dict(config.options))
+        with handling(settings):
+            rows = self.transform(events)
+        for dead in settings.dead_letters:
+            flagged = rows if "dead_letter" in rows.columns else rows.withColumn("dead_letter", F.lit(False))
+            rows = flagged.unionByName(dead.withColumn("dead_letter", F.lit(True)), allowMissingColumns=True)
+        return rows
+
+    def _driver_pids(self) -> tuple[int, ...]:
+        return int(self.record.driver["jvm_pid"]), int(self.record.driver["pid"])
+
+    def _build_sink(self, topics: Topics, start: Start) -> Sink:
+        config = self.config
+        kafka = client_settings(self.kafka)
+        if self._max_message_bytes:
+            kafka.setdefault("message.max.bytes", self._max_message_bytes)
+        intent = replace(self._intent(start.checkpoint.query_id or ""), adopted=start.adopted)
+        spec = LaneSpec(
+            intent=intent,
+            kafka=kafka,
+            run_id=self.record.run,
+            start={},
+            end={},
+            application=config.application_version,
+            transaction_timeout_ms=int(config.transaction_timeout * 1000),
+            history=config.ledger_history,
+            dead_letter_topic=config.dead_letter_topic,
+            audit=config.audit == "record",
+            driver_pids=self._driver_pids(),
+            ignore_ledger=os.environ.get(IGNORE_LEDGER) == "1",
+        )
+        exactly_once = config.guarantee != AT_LEAST_ONCE
+        write = write_lanes if exactly_once else write_at_least_once(java_settings(self.kafka))
+
+        def check_topic() -> None:
+            found = topics.get(config.sink, "sink")
+            if found.id != self._topic_id:
+                raise SinkRecreated(
+                    f"The sink topic {config.sink!r} was deleted and made again while the stream ran (id {found.id} instead "
+                    f"of {self._topic_id}).",
+                    "What earlier batches wrote is gone.",
+                    f"find out who did it; accept the loss with `airflow-ckpt ledger rebuild {config.sink_id}`.",
+                )
+
+        return Sink(self.files, spec, write, config.min_pause, check_topic)
+
+    def _new_record(self) -> RunRecord:
+        config, context = self.config, self.spark.sparkContext
+        token = config.token or secrets.token_hex(4)
+        jvm: Any = self.spark._jvm
+        settings = asdict(config)
+        settings["kafka"] = {"bootstrap.servers": config.kafka["bootstrap.servers"]}
+        return RunRecord(
+            run=records.run_name(datetime.now(UTC), token),
+            stream=config.name,
+            token=token,
+            driver=this_driver(int(jvm.java.lang.ProcessHandle.current().pid())),
+            spark={"application_id": context.applicationId, "ui": context.uiWebUrl, "version": context.version},
+            settings=settings,
+            heartbeat_seconds=config.heartbeat,
+        )
+
+    def _enter(self, state: str) -> None:
+        self.record.enter(state)
+        self.record.heartbeat = records.now()
+        log.info("run %s is %s", self.record.run, state)
+        self.files.write(self.record.path, self.record.to_json())
+
+    def _other_runs(self) -> list[RunRecord]:
+        names = [n for n in self.files.names(records.RUNS) if n.endswith(".json") and n != f"{self.record.run}.json"]
+        texts = [self.files.read(f"{records.RUNS}/{name}") for name in names]
+        return [RunRecord.from_json(text) for text in texts if text]
+
+    def _note_restart(self) -> None:
+        """Add to the restart history if the run before this one did not end on its own accord."""
+        others = sorted(self._other_runs(), key=lambda r: r.run)
+        for old in others[: -records.KEEP_RUNS]:
+            self.files.delete(old.path)
+        if not others or others[-1].state in (records.STOPPED, records.FINISHED):
+            return
+        last = others[-1]
+        known = records.entries(self.files.read(records.RESTARTS), "restart history")
+        known.append(
+            {
+                "time": records.now(),
+                "run": self.record.run,
+                "after_run": last.run,
+                "after_state": last.state if last.state == records.FAILED else "LOST",
+                "reason": f"{last.failure.error}: {last.failure.message}" if last.failure else "the driver vanished",
+            }
+        )
+        self.files.write(records.RESTARTS, records.listing(known[-records.KEEP_RESTARTS :]))
+
+    def _remember_poison(self, failure: records.Failure) -> None:
+        if not failure.poison or not failure.poison.get("once"):
+            return
+        known = records.entries(self.files.read(records.POISON), "list of poison records")
+        known.append({**failure.poison, "run": self.record.run, "batch": failure.batch, "time": records.now()})
+        self.files.write(records.POISON, records.listing(known))

@@ -1,0 +1,38 @@
+"""What Kafka's errors mean for a lane, in words for the person who has to act on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ckpt_stream.errors import Fenced, SinkError, SinkRejected
+
+#: Errors that no restart cures, with what does.
+ADVICE = {
+    "MSG_SIZE_TOO_LARGE": "a record is larger than the topic takes: raise max.message.bytes of the topic, or make the "
+    "transform produce smaller records",
+    "TOPIC_AUTHORIZATION_FAILED": "grant the stream's user READ on source and ledger, WRITE on sink and ledger",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "grant the stream's user WRITE and DESCRIBE on its transactional ids "
+    "(prefix: the sink id)",
+    "CLUSTER_AUTHORIZATION_FAILED": "grant the stream's user IDEMPOTENT_WRITE on the cluster",
+    "GROUP_AUTHORIZATION_FAILED": "grant the stream's user READ on its consumer group",
+    "SASL_AUTHENTICATION_FAILED": "check user and password of the Kafka connection",
+    "_AUTHENTICATION": "check user and password of the Kafka connection",
+    "UNKNOWN_TOPIC_OR_PART": "create the topic, or correct its name or the partition that the transform chose",
+    "_UNKNOWN_TOPIC": "create the topic, or correct its name",
+    "_UNKNOWN_PARTITION": "the transform chose a partition that the topic does not have",
+    "INVALID_TRANSACTION_TIMEOUT": "transaction_timeout is above the broker's transaction.max.timeout.ms: lower the one "
+    "or raise the other",
+    "POLICY_VIOLATION": "the cluster's policy forbids this record or topic",
+}
+FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
+
+
+def sink_error(exception: Any, doing: str) -> SinkError:
+    """The error of ours for a KafkaException (or a KafkaError)."""
+    error = exception.args[0] if isinstance(exception, Exception) else exception
+    name, text = error.name(), error.str()
+    if name in FENCED:
+        return Fenced(f"Kafka fenced the attempt to {doing} ({name}).")
+    if name in ADVICE:
+        return SinkRejected(f"Kafka refuses to {doing}: {text} ({name}). What helps: {ADVICE[name]}.")
+    return SinkError(f"Kafka could not {doing}: {text} ({name}).")

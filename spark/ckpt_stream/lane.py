@@ -1,0 +1,270 @@
+"""One lane of one batch, inside a Spark task: fence, read the ledger, decide, write everything in one transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ckpt_stream import crash
+from ckpt_stream.checksum import add
+from ckpt_stream.decision import Action, Decision, Intent, decide
+from ckpt_stream.errors import ReplayDiffers
+from ckpt_stream.ledger import LedgerRecord, ledger_topic, record_key, transactional_id
+from ckpt_stream.ledger_reader import open_reader, read_last
+from ckpt_stream.transaction import Transaction
+
+#: Names the batch, lane and place of a record, when the stream is audited record by record.
+AUDIT_HEADER = "ckpt"
+
+STEPS = ("init_ms", "ledger_ms", "produce_ms", "flush_ms", "commit_ms")
+RESULT_SCHEMA = "lane int, records long, bytes long, dead_letters long, checksum string, skipped boolean, " + ", ".join(
+    f"{step} double" for step in STEPS
+)
+
+
+@dataclass(frozen=True)
+class LaneSpec:
+    """Everything a lane must know about its batch, sent with the task."""
+
+    intent: Intent
+    kafka: Mapping[str, Any]
+    run_id: str
+    start: Mapping[str, Mapping[str, int]]
+    end: Mapping[str, Mapping[str, int]]
+    application: str
+    transaction_timeout_ms: int
+    history: int
+    dead_letter_topic: str | None = None
+    audit: bool = False
+    #: For crash points only.
+    driver_pids: tuple[int, ...] = ()
+    #: Test only: without the ledger's decision a replayed batch is written again.
+    ignore_ledger: bool = False
+
+
+class LaneWriter:
+    """The function that Spark maps over a lane's rows. Yields one row: what was done."""
+
+    def __init__(self, spec: LaneSpec) -> None:
+        self.spec = spec
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None  # noqa: S101 - only ever called in a Spark task
+        row = write_lane(self.spec, context.partitionId(), batches)
+        yield pa.RecordBatch.from_pylist([row], schema=_result_schema(pa))
+
+
+def write_lane(spec: LaneSpec, lane: int, batches: Iterable[Any]) -> dict[str, Any]:
+    """Bring one lane of the batch into the sink, or find that it is there already."""
+    batch = spec.intent.batch
+    clock, tally = _Clock(), Tally()
+    where = {"batch": batch, "lane": lane, "driver_pids": spec.driver_pids}
+    if lane > 0:
+        crash.reach(crash.BETWEEN_LANES, **where)
+    transaction = Transaction(
+        spec.kafka, transactional_id(spec.intent.sink_id, lane), spec.transaction_timeout_ms, spec.intent.topic
+    )
+    clock.lap("init_ms")
+    crash.reach(crash.AFTER_INIT, **where)
+    with open_reader(spec.kafka) as reader:
+        last = read_last(reader, ledger_topic(spec.intent.sink_id), lane)
+    decision = Decision(Action.PRODUCE) if spec.ignore_ledger else decide(last, lane, spec.intent)
+    clock.lap("ledger_ms")
+    crash.reach(crash.AFTER_LEDGER_READ, **where)
+    if decision.action is Action.SKIP:
+        _read_through(batches, tally, decision.expected, lane, batch)
+    else:
+        _write(transaction, spec, lane, batches, tally, clock, where)
+    return {
+        "lane": lane,
+        "records": tally.records,
+        "bytes": tally.bytes,
+        "dead_letters": tally.dead_letters,
+        "checksum": str(tally.checksum),
+        "skipped": decision.action is Action.SKIP,
+        **clock.laps,
+    }
+
+
+def _read_through(batches: Iterable[Any], tally: Tally, expected: LedgerRecord | None, lane: int, batch: int) -> None:
+    """A skipped lane's rows are read all the same: only if they add up to what was written did the batch replay."""
+    for rows in batches:
+        tally.count(rows)
+    if expected is not None and tally.sums != (
+        expected.records,
+        expected.checksum,
+        expected.dead_letters,
+        expected.dead_letter_checksum,
+    ):
+        raise ReplayDiffers(
+            f"Lane {lane} of batch {batch} is in the sink with {expected.records} record(s) and checksum "
+            f"{expected.checksum:016x}, its replay gives {tally.records} and {tally.checksum:016x}.",
+            "The batch does not replay identically (a transform that depends on time, chance or outside data, changed "
+            "code, or changed source data): lanes of it that are still missing would not fit the ones that are there.",
+            "run the version of the application that wrote the batch until it is committed; then make the transform a "
+            "function of its input alone.",
+        )
+
+
+def _write(
+    transaction: Transaction,
+    spec: LaneSpec,
+    lane: int,
+    batches: Iterable[Any],
+    tally: Tally,
+    clock: _Clock,
+    where: Mapping[str, Any],
+) -> None:
+    transaction.begin()
+    try:
+        for rows in batches:
+            _produce(transaction, spec, lane, rows, tally)
+            crash.reach(crash.MID_PRODUCE, **where)
+        _produce_ledger(transaction, spec, lane, tally)
+        clock.lap("produce_ms")
+        transaction.flush()
+        clock.lap("flush_ms")
+        crash.reach(crash.AFTER_FLUSH, **where)
+    except BaseException:
+        transaction.abort()
+        raise
+    transaction.commit(f"commit lane {lane} of batch {spec.intent.batch} to {spec.intent.topic}", where)
+    clock.lap("commit_ms")
+    crash.reach(crash.AFTER_COMMIT, **where)
+
+
+def _produce(transaction: Transaction, spec: LaneSpec, lane: int, rows: Any, tally: Tally) -> None:
+    first = tally.records + tally.dead_letters
+    tally.count(rows)
+    keys, values = rows.column("key").to_pylist(), rows.column("value").to_pylist()
+    extras = [_column(rows, name) for name in ("headers", "partition", "dead_letter")]
+    if not spec.audit and all(column is None for column in extras):
+        _produce_plain(transaction, spec.intent.topic, keys, values)
+        return
+    headers, partitions, dead = ([None] * len(keys) if c is None else c.to_pylist() for c in extras)
+    for i, (key, value) in enumerate(zip(keys, values, strict=True)):
+        record: dict[str, Any] = {"key": key, "value": value}
+        pairs = [(header["key"], header["value"]) for header in headers[i] or ()]
+        if spec.audit:
+            pairs.append((AUDIT_HEADER, f"{spec.intent.batch}/{lane}/{first + i}".encode()))
+        if pairs:
+            record["headers"] = pairs
+        if dead[i]:
+            transaction.produce(spec.dead_letter_topic or "", **record)
+            continue
+        if partitions[i] is not None:
+            record["partition"] = partitions[i]
+        transaction.produce(spec.intent.topic, **record)
+
+
+def _produce_plain(transaction: Transaction, topic: str, keys: list[bytes | None], values: list[bytes | None]) -> None:
+    """The hot loop: about a microsecond per record."""
+    from confluent_kafka import KafkaException
+
+    produce = transaction.producer.produce
+    for key, value in zip(keys, values, strict=True):
+        try:
+            produce(topic, value, key)
+        except (BufferError, KafkaException):
+            transaction.produce(topic, key=key, value=value)
+
+
+def _produce_ledger(transaction: Transaction, spec: LaneSpec, lane: int, tally: Tally) -> None:
+    intent = spec.intent
+    topic = ledger_topic(intent.sink_id)
+    too_old = intent.batch - spec.history
+    if too_old >= 0:
+        transaction.produce(topic, key=record_key(lane, too_old), value=None, partition=lane)
+    record = LedgerRecord(
+        sink_id=intent.sink_id,
+        query_id=intent.query_id,
+        run_id=spec.run_id,
+        lane=lane,
+        lanes=intent.lanes,
+        batch=intent.batch,
+        digest=intent.digest,
+        start=spec.start,
+        end=spec.end,
+        records=tally.records,
+        checksum=tally.checksum,
+        topic=intent.topic,
+        topic_id=intent.topic_id,
+        application=spec.application,
+        time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        dead_letter_topic=spec.dead_letter_topic,
+        dead_letters=tally.dead_letters,
+        dead_letter_checksum=tally.dead_letter_checksum,
+    )
+    transaction.produce(topic, key=record.key, value=record.to_json(), partition=lane)
+
+
+@dataclass
+class Tally:
+    """What the rows of a lane add up to."""
+
+    records: int = 0
+    bytes: int = 0
+    checksum: int = 0
+    dead_letters: int = 0
+    dead_letter_checksum: int = 0
+
+    @property
+    def sums(self) -> tuple[int, int, int, int]:
+        return self.records, self.checksum, self.dead_letters, self.dead_letter_checksum
+
+    def count(self, rows: Any) -> None:
+        """Add one Arrow record batch; the hashes in it were computed by Spark."""
+        import pyarrow.compute as pc
+
+        hashes, dead = rows.column("hash"), _column(rows, "dead_letter")
+        if dead is not None and pc.any(dead).as_py():
+            wrong = hashes.filter(dead)
+            self.dead_letters += len(wrong)
+            self.dead_letter_checksum = add(self.dead_letter_checksum, _sum(wrong))
+            hashes = hashes.filter(pc.invert(dead))
+        self.records += len(hashes)
+        self.checksum = add(self.checksum, _sum(hashes))
+        self.bytes += sum(int(pc.sum(pc.binary_length(rows.column(c))).as_py() or 0) for c in ("key", "value"))
+
+
+class _Clock:
+    """Milliseconds per step."""
+
+    def __init__(self) -> None:
+        self.laps = dict.fromkeys(STEPS, 0.0)
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = round((now - self._last) * 1000, 3)
+        self._last = now
+
+
+def _column(rows: Any, name: str) -> Any | None:
+    index = rows.schema.get_field_index(name)
+    return rows.column(index) if index >= 0 else None
+
+
+def _sum(hashes: Any) -> int:
+    """Sum of signed 64-bit hashes; numpy wraps around, which is what a checksum modulo 2**64 wants."""
+    import numpy as np
+
+    return int(np.add.reduce(hashes.to_numpy(zero_copy_only=False), dtype=np.int64)) if len(hashes) else 0
+
+
+def _result_schema(pa: Any) -> Any:
+    types = {
+        "int": pa.int32(),
+        "long": pa.int64(),
+        "string": pa.string(),
+        "boolean": pa.bool_(),
+        "double": pa.float64(),
+    }
+    return pa.schema([(name, types[kind]) for name, kind in (f.split() for f in RESULT_SCHEMA.split(", "))])

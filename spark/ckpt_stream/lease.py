@@ -1,0 +1,97 @@
+"""One driver per checkpoint: a run looks for another live one before it touches anything.
+
+The heartbeat in the run record is the sign of life. On this machine the process itself is looked at, so a killed driver
+is known to be dead at once; a driver elsewhere is dead when its heartbeat has not moved for a while. Should two drivers
+slip through all the same, the lanes' fences keep the sink right.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from ckpt_stream.errors import DriverAlive
+from ckpt_stream.run_record import LIVE, RunRecord
+
+#: A heartbeat may be late by a long pause of the driver's machine; this many intervals without one is death.
+MISSED_HEARTBEATS = 6
+
+
+def process_started(pid: int) -> float | None:
+    """When a process of this machine started, in clock ticks since boot: with the pid it names one process for good."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else float(fields[19])
+
+
+def this_driver(jvm_pid: int) -> dict[str, object]:
+    """Who this driver is."""
+    pid = os.getpid()
+    return {
+        "host": socket.gethostname(),
+        "boot": _boot_id(),
+        "pid": pid,
+        "started": process_started(pid),
+        "jvm_pid": jvm_pid,
+    }
+
+
+def _boot_id() -> str:
+    """Tells two machines of the same name, and two lives of one machine, apart."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def is_alive_here(record: RunRecord) -> bool | None:
+    """Whether a run's process lives on this machine; None when it cannot be seen from here."""
+    driver = record.driver
+    if driver.get("host") != socket.gethostname() or driver.get("boot") != _boot_id() or not _boot_id():
+        return None
+    return process_started(int(driver["pid"])) == driver.get("started")
+
+
+def refuse_if_alive(
+    mine: RunRecord,
+    read_others: Callable[[], Iterable[RunRecord]],
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+    say: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Raise DriverAlive if an older run on this checkpoint still lives; the younger of two that start at once gives way."""
+    first_seen: dict[str, str] = {}
+    waited = 0.0
+    while True:
+        suspects = [r for r in read_others() if r.run < mine.run and r.state in LIVE]
+        unsure: list[RunRecord] = []
+        for record in suspects:
+            alive = is_alive_here(record)
+            moved = first_seen.setdefault(record.run, record.heartbeat) != record.heartbeat
+            if alive or (alive is None and moved):
+                raise _refusal(record)
+            if alive is None and waited < record.heartbeat_seconds * MISSED_HEARTBEATS:
+                unsure.append(record)
+        if not unsure:
+            return
+        if waited == 0.0:
+            names = ", ".join(f"{r.run} on {r.driver.get('host')}" for r in unsure)
+            say(f"waiting for a sign of life of {names}")
+        sleep(1.0)
+        waited += 1.0
+
+
+def _refusal(record: RunRecord) -> DriverAlive:
+    driver = record.driver
+    return DriverAlive(
+        f"Run {record.run} of this stream is alive on {driver.get('host')} (process {driver.get('pid')}, last heartbeat "
+        f"{record.heartbeat}).",
+        "Two drivers on one checkpoint fence each other for ever, and on some storage they damage the checkpoint.",
+        "let it run; or stop it first with `airflow-ckpt stop <checkpoint>`.",
+    )

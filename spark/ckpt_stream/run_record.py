@@ -1,0 +1,132 @@
+"""The run record: what each life of a stream's driver says about itself, in small JSON files beside the checkpoint.
+
+``<checkpoint>/_ckpt/runs/<run>.json`` one file per run; ``stop.json`` a request to stop; ``restarts.json`` the restart
+history; ``poison.json`` records that made the application fail and count as consumed; ``adoption.json`` the ledger that
+a new checkpoint took over. This module is the format's one definition and imports neither Spark nor Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from ckpt_stream.errors import StreamError
+
+FORMAT = 1
+FOLDER = "_ckpt"
+RUNS = f"{FOLDER}/runs"
+STOP = f"{FOLDER}/stop.json"
+RESTARTS = f"{FOLDER}/restarts.json"
+POISON = f"{FOLDER}/poison.json"
+ADOPTION = f"{FOLDER}/adoption.json"
+
+STARTING, RUNNING, STOPPED, FINISHED, FAILED = "STARTING", "RUNNING", "STOPPED", "FINISHED", "FAILED"
+LIVE = (STARTING, RUNNING)
+
+KEEP_BATCHES = 100
+KEEP_RUNS = 100
+KEEP_RESTARTS = 1000
+
+
+class RunRecordError(StreamError):
+    """A file of the run record cannot be read."""
+
+    restart_may_help = False
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def run_name(started: datetime, token: str) -> str:
+    """A run's id: sorted by name is sorted by start."""
+    return f"{started.astimezone(UTC):%Y%m%dT%H%M%S.%f}-{token}"
+
+
+@dataclass
+class Failure:
+    """Why a run ended."""
+
+    error: str
+    message: str
+    batch: int | None = None
+    #: The record that the application could not take: topic, partition, offset.
+    poison: dict[str, Any] | None = None
+    #: False when starting again cannot help.
+    restart_may_help: bool = True
+
+
+@dataclass
+class RunRecord:
+    """One life of a stream's driver."""
+
+    run: str
+    stream: str
+    token: str = ""
+    state: str = STARTING
+    history: list[dict[str, str]] = field(default_factory=list)
+    driver: dict[str, Any] = field(default_factory=dict)
+    spark: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    query_id: str | None = None
+    heartbeat: str = ""
+    heartbeat_seconds: float = 5.0
+    reconciliation: str = ""
+    batches: list[dict[str, Any]] = field(default_factory=list)
+    totals: dict[str, int] = field(default_factory=dict)
+    failure: Failure | None = None
+    format: int = FORMAT
+
+    @property
+    def path(self) -> str:
+        return f"{RUNS}/{self.run}.json"
+
+    def enter(self, state: str) -> None:
+        self.state = state
+        self.history.append({"state": state, "time": now()})
+
+    def add_batch(self, batch: dict[str, Any]) -> None:
+        self.batches = [*self.batches[-(KEEP_BATCHES - 1) :], batch]
+        for name in ("input_rows", "records", "skipped", "malformed", "dead_letters"):
+            self.totals[name] = self.totals.get(name, 0) + int(batch.get(name) or 0)
+        self.totals["batches"] = self.totals.get("batches", 0) + 1
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> RunRecord:
+        document = parse(text, "run record")
+        failure = document.pop("failure", None)
+        try:
+            return cls(**document, failure=Failure(**failure) if failure else None)
+        except TypeError as e:
+            raise RunRecordError(f"The run record has unknown or missing fields: {e}") from e
+
+
+def parse(text: str, what: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError as e:
+        raise RunRecordError(f"The {what} is not JSON: {text[:80]!r}") from e
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise RunRecordError(
+            f"The {what} is not of format {FORMAT}; install the version of airflow-ckpt that wrote it."
+        )
+    return document
+
+
+def listing(entries: list[dict[str, Any]]) -> str:
+    """A file that holds a list (restarts, poison records)."""
+    return json.dumps({"format": FORMAT, "entries": entries}, indent=1, sort_keys=True)
+
+
+def entries(text: str | None, what: str) -> list[dict[str, Any]]:
+    return list(parse(text, what)["entries"]) if text else []
+
+
+def stop_request(by: str, reason: str = "", run: str | None = None) -> str:
+    """Ask a run, or with None whichever run is there, to end after the batch it is working on."""
+    return json.dumps({"format": FORMAT, "by": by, "reason": reason, "run": run, "time": now()})

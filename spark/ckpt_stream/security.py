@@ -1,0 +1,251 @@
+"""One set of librdkafka-style Kafka settings for two clients: confluent-kafka as it is, Spark's Java client mapped.
+
+The Java client has other names for the same things, and a JAAS line where librdkafka has user and password. What has no
+counterpart is an error with its name, never dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ckpt_stream.errors import ConfigError
+
+SECRET_WORDS = ("password", "secret", "ssl.key.pem", "jaas", "token", "private.key")
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+
+#: Same name and meaning in both clients.
+SHARED = {
+    "bootstrap.servers",
+    "client.id",
+    "client.rack",
+    "security.protocol",
+    "ssl.cipher.suites",
+    "connections.max.idle.ms",
+    "request.timeout.ms",
+    "reconnect.backoff.ms",
+    "reconnect.backoff.max.ms",
+    "retry.backoff.ms",
+    "socket.connection.setup.timeout.ms",
+    "metadata.max.age.ms",
+}
+#: Consumed below, or without meaning for a Java consumer (producer tuning, librdkafka's own queues and logs).
+HANDLED = {
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "sasl.username",
+    "sasl.password",
+    "sasl.kerberos.service.name",
+    "sasl.kerberos.principal",
+    "sasl.kerberos.keytab",
+    "sasl.kerberos.kinit.cmd",
+    "sasl.oauthbearer.method",
+    "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.extensions",
+    "sasl.oauthbearer.token.endpoint.url",
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.certificate.location",
+    "ssl.certificate.pem",
+    "ssl.key.location",
+    "ssl.key.pem",
+    "ssl.key.password",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "enable.ssl.certificate.verification",
+    "ssl.endpoint.identification.algorithm",
+}
+CLIENT_ONLY_PREFIXES = (
+    "queue.",
+    "queued.",
+    "topic.",
+    "log.",
+    "statistics.",
+    "linger.",
+    "batch.",
+    "message.",
+    "compression.",
+)
+CLIENT_ONLY = {
+    "acks",
+    "api.version.request",
+    "broker.address.family",
+    "debug",
+    "enable.idempotence",
+    "group.id",
+    "auto.offset.reset",
+    "enable.auto.commit",
+    "isolation.level",
+    "partitioner",
+    "session.timeout.ms",
+    "socket.keepalive.enable",
+    "socket.timeout.ms",
+    "sticky.partitioning.linger.ms",
+    "transaction.timeout.ms",
+    "transactional.id",
+    "max.in.flight",
+    "max.in.flight.requests.per.connection",
+    "retries",
+    "delivery.timeout.ms",
+    "request.required.acks",
+}
+#: Settings of a Kafka connection that only a consumer takes; a producer would warn about each of them.
+CONSUMER_ONLY = {"group.id", "auto.offset.reset", "enable.auto.commit", "isolation.level", "session.timeout.ms"}
+
+Reader = Callable[[str], str]
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting of this name must never be shown."""
+    lowered = name.lower()
+    return any(word in lowered for word in SECRET_WORDS) and not lowered.endswith(("token.endpoint.url", ".kinit.cmd"))
+
+
+def client_settings(kafka: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as confluent-kafka takes them, the same for producer, consumer and admin client."""
+    return {name: value for name, value in kafka.items() if name not in CONSUMER_ONLY}
+
+
+def java_settings(kafka: Mapping[str, Any], read_file: Reader | None = None) -> dict[str, str]:
+    """The same settings for Kafka's Java client, without the ``kafka.`` that Spark's options put before each name."""
+    for name in kafka:
+        if name not in SHARED | HANDLED | CLIENT_ONLY and not name.startswith(CLIENT_ONLY_PREFIXES):
+            raise ConfigError(
+                f"The Kafka setting {name!r} cannot be carried over to Spark's Java client. Leave it out of the "
+                "connection, or set its Java counterpart as `kafka.<name>` in the stream's source_options."
+            )
+    protocol = str(kafka.get("security.protocol", "PLAINTEXT")).upper()
+    if protocol not in PROTOCOLS:
+        raise ConfigError(f"security.protocol={protocol!r} is none of {', '.join(PROTOCOLS)}.")
+    java = {name: str(value) for name, value in kafka.items() if name in SHARED}
+    java["security.protocol"] = protocol
+    if protocol.endswith("SSL"):
+        java.update(_ssl(kafka, read_file or _read))
+    if protocol.startswith("SASL"):
+        java.update(_sasl(kafka))
+    return java
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def _ssl(kafka: Mapping[str, Any], read_file: Reader) -> dict[str, str]:
+    java: dict[str, str] = {}
+    if str(kafka.get("enable.ssl.certificate.verification", "true")).lower() == "false":
+        raise ConfigError(
+            "enable.ssl.certificate.verification=false has no counterpart in Kafka's Java client, which always "
+            "verifies. Give the broker's CA as ssl.ca.location instead."
+        )
+    identification = kafka.get("ssl.endpoint.identification.algorithm")
+    if identification is not None:
+        java["ssl.endpoint.identification.algorithm"] = (
+            "" if str(identification).lower() == "none" else str(identification)
+        )
+    ca = kafka.get("ssl.ca.pem") or (read_file(str(kafka["ssl.ca.location"])) if "ssl.ca.location" in kafka else None)
+    if ca:
+        java.update({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _one_line(ca)})
+    certificate = _pem(kafka, "ssl.certificate", read_file)
+    key = _pem(kafka, "ssl.key", read_file)
+    if bool(certificate) != bool(key):
+        raise ConfigError("A client certificate needs both ssl.certificate.* and ssl.key.*; only one of them is given.")
+    if certificate and key:
+        java.update(
+            {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.certificate.chain": _one_line(certificate),
+                "ssl.keystore.key": _one_line(key),
+            }
+        )
+        if "ssl.key.password" in kafka:
+            java["ssl.key.password"] = str(kafka["ssl.key.password"])
+    elif "ssl.keystore.location" in kafka:
+        java.update({"ssl.keystore.type": "PKCS12", "ssl.keystore.location": str(kafka["ssl.keystore.location"])})
+        if "ssl.keystore.password" in kafka:
+            java["ssl.keystore.password"] = str(kafka["ssl.keystore.password"])
+    return java
+
+
+def _pem(kafka: Mapping[str, Any], name: str, read_file: Reader) -> str | None:
+    if f"{name}.pem" in kafka:
+        return str(kafka[f"{name}.pem"])
+    return read_file(str(kafka[f"{name}.location"])) if f"{name}.location" in kafka else None
+
+
+def _one_line(pem: str) -> str:
+    """Java's PEM reader wants the text between the markers with white space only; one line survives every transport."""
+    return " ".join(str(pem).split("\n")).strip()
+
+
+def _sasl(kafka: Mapping[str, Any]) -> dict[str, str]:
+    mechanism = str(kafka.get("sasl.mechanism") or kafka.get("sasl.mechanisms") or "GSSAPI").upper()
+    if mechanism not in MECHANISMS:
+        raise ConfigError(f"sasl.mechanism={mechanism!r} is none of {', '.join(MECHANISMS)}.")
+    java = {"sasl.mechanism": mechanism}
+    if mechanism == "OAUTHBEARER":
+        return java | _oauth(kafka)
+    if mechanism == "GSSAPI":
+        return java | _kerberos(kafka)
+    user, password = _required(kafka, mechanism, "sasl.username", "sasl.password")
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    java["sasl.jaas.config"] = (
+        f"org.apache.kafka.common.security.{module} required username={_quoted(user)} password={_quoted(password)};"
+    )
+    return java
+
+
+def _oauth(kafka: Mapping[str, Any]) -> dict[str, str]:
+    if str(kafka.get("sasl.oauthbearer.method", "default")).lower() != "oidc":
+        raise ConfigError(
+            "sasl.mechanism=OAUTHBEARER works here with client credentials only: set sasl.oauthbearer.method=oidc, "
+            "client id, client secret and token endpoint."
+        )
+    client, secret, endpoint = _required(
+        kafka,
+        "OAUTHBEARER",
+        "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.token.endpoint.url",
+    )
+    options = f"clientId={_quoted(client)} clientSecret={_quoted(secret)}"
+    if scope := kafka.get("sasl.oauthbearer.scope"):
+        options += f" scope={_quoted(str(scope))}"
+    for pair in str(kafka.get("sasl.oauthbearer.extensions") or "").split(","):
+        if pair:
+            name, _, value = pair.partition("=")
+            options += f" extension_{name.strip()}={_quoted(value.strip())}"
+    return {
+        "sasl.oauthbearer.token.endpoint.url": endpoint,
+        "sasl.login.callback.handler.class": (
+            "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
+        ),
+        "sasl.jaas.config": (
+            f"org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required {options};"
+        ),
+    }
+
+
+def _kerberos(kafka: Mapping[str, Any]) -> dict[str, str]:
+    keytab, principal = _required(kafka, "GSSAPI", "sasl.kerberos.keytab", "sasl.kerberos.principal")
+    return {
+        "sasl.kerberos.service.name": str(kafka.get("sasl.kerberos.service.name", "kafka")),
+        "sasl.jaas.config": (
+            "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
+            f"keyTab={_quoted(keytab)} principal={_quoted(principal)};"
+        ),
+    }
+
+
+def _required(kafka: Mapping[str, Any], mechanism: str, *names: str) -> tuple[str, ...]:
+    if missing := [name for name in names if not kafka.get(name)]:
+        raise ConfigError(f"sasl.mechanism={mechanism} needs {' and '.join(missing)}.")
+    return tuple(str(kafka[name]) for name in names)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

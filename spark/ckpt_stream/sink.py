@@ -1,0 +1,197 @@
+"""The sink on the driver: takes each micro-batch, sends its lanes to the executors, and collects what they did."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ckpt_stream import crash
+from ckpt_stream.checkpoint_log import parse_initial_offsets, parse_offsets
+from ckpt_stream.checksum import record_hash_column
+from ckpt_stream.errors import ConfigError, StreamError
+from ckpt_stream.files import CheckpointFiles
+from ckpt_stream.lane import RESULT_SCHEMA, LaneSpec, LaneWriter
+from ckpt_stream.ledger import Offsets, digest
+from ckpt_stream.run_record import now
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ("key", "value", "headers", "partition", "dead_letter")
+
+
+@dataclass(frozen=True)
+class BatchDone:
+    """A batch whose every lane is in the sink."""
+
+    batch: int
+    started: str
+    ended: str
+    start: Offsets
+    end: Offsets
+    lanes: tuple[dict[str, Any], ...] = ()
+
+    def as_record(self) -> dict[str, Any]:
+        return {
+            "batch": self.batch,
+            "started": self.started,
+            "ended": self.ended,
+            "start": self.start,
+            "end": self.end,
+            "records": sum(lane["records"] for lane in self.lanes),
+            "dead_letters": sum(lane["dead_letters"] for lane in self.lanes),
+            "skipped": sum(lane["skipped"] for lane in self.lanes),
+            "lanes": list(self.lanes),
+        }
+
+
+class StopBeforeBatch(StreamError):
+    """A stop was requested: the batch that Spark has planned is left to the next run."""
+
+
+@dataclass
+class Progress:
+    """What the driver's watch sees of the sink; guarded by its lock."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    changed: threading.Event = field(default_factory=threading.Event)
+    #: The batch being written and since when (monotonic), or None between batches.
+    current: tuple[int, float] | None = None
+    done: list[BatchDone] = field(default_factory=list)
+    error: BaseException | None = None
+    stopping: bool = False
+
+
+class Sink:
+    """The function given to ``foreachBatch``."""
+
+    def __init__(
+        self,
+        files: CheckpointFiles,
+        spec: LaneSpec,
+        write: Callable[[DataFrame, LaneSpec], tuple[dict[str, Any], ...]],
+        min_pause: float,
+        check_topic: Callable[[], None],
+    ) -> None:
+        self.progress = Progress()
+        self._files, self._spec, self._write = files, spec, write
+        self._min_pause, self._check_topic = min_pause, check_topic
+        self._previous_end: tuple[int, Offsets] | None = None
+        self._last_ended = float("-inf")
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        progress = self.progress
+        try:
+            self._pause(batch)
+            with progress.lock:
+                progress.current = (batch, time.monotonic())
+            done = self._one_batch(rows, batch)
+        except BaseException as e:
+            with progress.lock:
+                progress.error = e
+            raise
+        with progress.lock:
+            progress.current = None
+            progress.done.append(done)
+        self._last_ended = time.monotonic()
+        progress.changed.set()
+
+    def _pause(self, batch: int) -> None:
+        """Keep the minimum pause since the last batch, and the promise that no batch starts after a stop request."""
+        while not self.progress.stopping and (left := self._last_ended + self._min_pause - time.monotonic()) > 0:
+            time.sleep(min(left, 0.1))
+        if self.progress.stopping:
+            raise StopBeforeBatch(f"batch {batch} is left to the next run")
+
+    def _one_batch(self, rows: DataFrame, batch: int) -> BatchDone:
+        started = now()
+        text = self._files.read(f"offsets/{batch}")
+        if text is None:
+            raise StreamError(f"offsets/{batch} is not in the checkpoint although Spark runs the batch.")
+        start, end = self._start_offsets(batch), parse_offsets(text, f"offsets/{batch}").kafka
+        where = {"batch": batch, "driver_pids": self._spec.driver_pids}
+        crash.reach(crash.OFFSETS_LOGGED, **where)
+        self._check_topic()
+        query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        intent = replace(
+            self._spec.intent, batch=batch, digest=digest(text), query_id=query_id or self._spec.intent.query_id
+        )
+        spec = replace(self._spec, intent=intent, start=start, end=end)
+        lanes = self._write(rows, spec)
+        crash.reach(crash.AFTER_LAST_LANE, **where)
+        self._previous_end = (batch, end)
+        return BatchDone(batch, started, now(), start, end, lanes)
+
+    def _start_offsets(self, batch: int) -> Offsets:
+        if self._previous_end is not None and self._previous_end[0] == batch - 1:
+            return self._previous_end[1]
+        return start_offsets(self._files, batch)
+
+
+def start_offsets(files: CheckpointFiles, batch: int) -> Offsets:
+    """Where a batch begins: the end of the one before it, or what the source pinned at its start."""
+    if batch == 0:
+        text = files.read("sources/0/0")
+        return parse_initial_offsets(text) if text else {}
+    text = files.read(f"offsets/{batch - 1}")
+    return parse_offsets(text, f"offsets/{batch - 1}").kafka if text else {}
+
+
+def output_columns(rows: DataFrame) -> DataFrame:
+    """The transform's output as the lanes take it: key and value as binary, nothing unknown."""
+    from pyspark.sql import functions as F
+
+    if unknown := sorted(set(rows.columns) - set(COLUMNS)):
+        raise ConfigError(
+            f"The transform returns the columns {', '.join(unknown)}, which the sink does not know. Return key, value and, "
+            "if wanted, headers and partition."
+        )
+    if "value" not in rows.columns:
+        raise ConfigError("The transform returns no column 'value'.")
+    key = F.col("key").cast("binary") if "key" in rows.columns else F.lit(None).cast("binary")
+    columns = [key.alias("key"), F.col("value").cast("binary").alias("value")]
+    if "headers" in rows.columns:
+        columns.append(F.col("headers").cast("array<struct<key:string,value:binary>>").alias("headers"))
+    if "partition" in rows.columns:
+        columns.append(F.col("partition").cast("int").alias("partition"))
+    if "dead_letter" in rows.columns:
+        columns.append(F.col("dead_letter"))
+    return rows.select(*columns)
+
+
+def write_lanes(rows: DataFrame, spec: LaneSpec) -> tuple[dict[str, Any], ...]:
+    """Exactly once: one Kafka transaction per lane."""
+    lanes = spec.intent.lanes
+    hashed = output_columns(rows).withColumn("hash", record_hash_column())
+    done = into_lanes(hashed, lanes).mapInArrow(LaneWriter(spec), RESULT_SCHEMA).collect()
+    if sorted(row["lane"] for row in done) != list(range(lanes)):
+        raise StreamError(f"Spark ran lanes {sorted(r['lane'] for r in done)} instead of 0 to {lanes - 1}.")
+    return tuple(row.asDict() for row in sorted(done, key=lambda row: row["lane"]))
+
+
+def into_lanes(rows: DataFrame, lanes: int) -> DataFrame:
+    """The lane of a row is a function of its key (its value, where there is no key), so that a replay repeats it."""
+    from pyspark.sql import functions as F
+
+    if lanes == 1:
+        return rows.coalesce(1)
+    return rows.repartition(lanes, F.coalesce("key", "value"))
+
+
+def write_at_least_once(kafka: Mapping[str, str]) -> Callable[[DataFrame, LaneSpec], tuple[dict[str, Any], ...]]:
+    """Spark's own Kafka sink: a crash in a batch leaves what was written, and the replay writes it again."""
+
+    def write(rows: DataFrame, spec: LaneSpec) -> tuple[dict[str, Any], ...]:
+        writer = output_columns(rows).drop("dead_letter").write.format("kafka").option("topic", spec.intent.topic)
+        if "headers" in rows.columns:
+            writer = writer.option("includeHeaders", "true")
+        writer.options(**{f"kafka.{name}": value for name, value in kafka.items()}).save()
+        return ()
+
+    return write

@@ -1,0 +1,115 @@
+"""The stream's source: Spark's Kafka reader with the settings that exactly-once needs, and where it starts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ckpt_stream.config import StreamConfig
+from ckpt_stream.errors import SinkError, UnsafeSetting
+from ckpt_stream.ledger import Offsets
+from ckpt_stream.security import client_settings, java_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EARLIEST, LATEST = -2, -1
+#: Fewer, larger polls: at the Java client's default of 500 records a poll costs more than the records in it.
+FETCH_DEFAULTS = {"kafka.max.poll.records": "20000"}
+#: What a user may not set, with what it would break.
+FORBIDDEN = {
+    "failOnDataLoss": ("true", "records that retention deleted unread would be passed over in silence"),
+    "kafka.isolation.level": ("read_committed", "records of aborted transactions would be read"),
+    "asyncProgressTrackingEnabled": ("false", "a batch would not replay over the same offsets"),
+    "minPartitions": (None, "one source partition would be read by several tasks, and the order of a key be lost"),
+    "kafka.enable.auto.commit": ("false", "offsets would be committed before their batch"),
+    "startingOffsets": (None, "the stream's `start` decides it"),
+    "subscribe": (None, "the stream's `source` decides it"),
+}
+
+
+def refuse_unsafe(config: StreamConfig, spark_conf: Mapping[str, str]) -> None:
+    """Raise UnsafeSetting for what would break the guarantee."""
+    for name, value in config.source_options.items():
+        wanted, risk = FORBIDDEN.get(name, (value, ""))
+        if wanted is None or str(value).lower() != str(wanted).lower():
+            raise UnsafeSetting(
+                f"source_options sets {name}={value!r}.", f"With it {risk}.", f"remove {name} from source_options."
+            )
+    if spark_conf.get("spark.speculation", "false").lower() == "true":
+        raise UnsafeSetting(
+            "spark.speculation is true.",
+            "Two copies of a task would fence each other's transactions.",
+            "set spark.speculation=false for this stream.",
+        )
+
+
+def reader_options(config: StreamConfig, kafka: Mapping[str, Any]) -> dict[str, str]:
+    options = dict(FETCH_DEFAULTS)
+    options.update({f"kafka.{name}": value for name, value in java_settings(kafka).items()})
+    options.update(config.source_options)
+    options.update({"kafka.isolation.level": "read_committed", "failOnDataLoss": "true"})
+    if config.source_pattern:
+        options["subscribePattern"] = config.source_pattern
+    else:
+        options["subscribe"] = ",".join(config.source)
+    if config.max_offsets_per_batch is not None:
+        options["maxOffsetsPerTrigger"] = str(config.max_offsets_per_batch)
+    if config.include_headers:
+        options["includeHeaders"] = "true"
+    return options
+
+
+def read(spark: SparkSession, config: StreamConfig, kafka: Mapping[str, Any], start: Mapping[str, str]) -> DataFrame:
+    return spark.readStream.format("kafka").options(**reader_options(config, kafka), **start).load()
+
+
+def start_options(
+    config: StreamConfig, kafka: Mapping[str, Any], partitions: Mapping[str, list[int]], ledger_end: Offsets | None
+) -> dict[str, str]:
+    """Where a checkpoint without any batch begins. Spark ignores this once there is one: the checkpoint wins."""
+    if config.start in ("earliest", "latest"):
+        return {"startingOffsets": config.start}
+    if config.start == "timestamp":
+        return {
+            "startingTimestamp": str(config.start_timestamp_ms),
+            "startingOffsetsByTimestampStrategy": "latest",
+        }
+    if config.start == "explicit":
+        known: Offsets = config.start_offsets
+    elif config.start == "ledger":
+        known = ledger_end or {}
+    else:
+        known = group_offsets(config.group, kafka, partitions)
+    offsets = {
+        topic: {str(p): int(known.get(topic, {}).get(str(p), EARLIEST)) for p in numbers}
+        for topic, numbers in partitions.items()
+    }
+    return {"startingOffsets": json.dumps(offsets)}
+
+
+def group_offsets(
+    group: str, kafka: Mapping[str, Any], partitions: Mapping[str, list[int]], seconds: float = 30.0
+) -> dict[str, dict[str, int]]:
+    """The consumer group's committed offsets; a partition without one is left out."""
+    import time
+
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    wanted = [TopicPartition(topic, p) for topic, numbers in partitions.items() for p in numbers]
+    deadline = time.monotonic() + seconds
+    with Consumer({**client_settings(kafka), "group.id": group, "enable.auto.commit": False}) as consumer:
+        while True:
+            try:
+                found = consumer.committed(wanted, timeout=seconds)
+                break
+            except KafkaException as e:
+                # The coordinator of a brand-new group may still be moving in.
+                if time.monotonic() > deadline:
+                    raise SinkError(f"The offsets of group {group!r} cannot be read: {e.args[0].str()}") from e
+    offsets: dict[str, dict[str, int]] = {}
+    for partition in found:
+        if partition.offset >= 0:
+            offsets.setdefault(partition.topic, {})[str(partition.partition)] = partition.offset
+    return offsets

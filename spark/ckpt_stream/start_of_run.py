@@ -1,0 +1,165 @@
+"""The start of a run, on the driver, before the first batch: fence every lane, read the whole ledger, compare it with
+the checkpoint, and say in one line how the stream goes on, or refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ckpt_stream.checkpoint_log import CheckpointLogError, parse_metadata, parse_offsets
+from ckpt_stream.decision import Adoption, CheckpointEnd, Intent, Reconciliation, reconcile
+from ckpt_stream.errors import LedgerLost
+from ckpt_stream.files import CheckpointFiles
+from ckpt_stream.ledger import ANCHOR, LedgerRecord, Offsets, digest, ledger_topic, transactional_id
+from ckpt_stream.ledger_reader import open_reader, read_last
+from ckpt_stream.run_record import ADOPTION, FORMAT, now, parse
+from ckpt_stream.topics import Topics
+from ckpt_stream.transaction import Transaction
+
+#: Lanes fenced at once; each is a short-lived client.
+FENCES_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a run begins."""
+
+    reconciliation: Reconciliation
+    checkpoint: CheckpointEnd
+    #: End offsets of the newest committed batch; of the adopted ledger for a new checkpoint.
+    end: Offsets
+    adopted: Adoption | None = None
+
+
+def checkpoint_end(files: CheckpointFiles) -> CheckpointEnd:
+    """Where the checkpoint stands, from two listings and the newest entries."""
+    offsets, commits = _numbers(files, "offsets"), _numbers(files, "commits")
+    metadata = files.read("metadata")
+    query_id = parse_metadata(metadata) if metadata else None
+    newest, committed = max(offsets, default=None), max(commits, default=None)
+    if newest is None and committed is not None:
+        raise CheckpointLogError(
+            f"The checkpoint has commits/{committed} but no offsets: it was damaged or half copied."
+        )
+    if newest is not None and newest - (committed if committed is not None else -1) not in (0, 1):
+        raise CheckpointLogError(
+            f"The checkpoint's newest batch is {newest} and its newest committed one {committed}: at most one batch can be "
+            "in doubt, so files are missing. Restore the checkpoint from a copy made between batches."
+        )
+    wanted = {n for n in (newest, committed) if n is not None and n in offsets}
+    digests = {n: digest(files.read(f"offsets/{n}") or "") for n in wanted}
+    return CheckpointEnd(query_id, newest, committed, digests)
+
+
+def _numbers(files: CheckpointFiles, folder: str) -> list[int]:
+    return [int(name) for name in files.names(folder) if name.isdigit()]
+
+
+def begin(
+    files: CheckpointFiles,
+    topics: Topics,
+    kafka: Mapping[str, Any],
+    intent: Intent,
+    *,
+    run_id: str,
+    application: str,
+    timeout_ms: int,
+    adopt_ledger: bool,
+) -> Start:
+    """Bring ledger and checkpoint to agree, or raise the refusal. Writes nothing to the sink."""
+    checkpoint = checkpoint_end(files)
+    name = ledger_topic(intent.sink_id)
+    if checkpoint.newest is not None and topics.find(name) is None:
+        raise LedgerLost(
+            f"The ledger topic {name} does not exist, but the checkpoint is at batch {checkpoint.newest}.",
+            "Without it nobody can tell whether the newest batch is in the sink already: it might be written twice.",
+            f"if the checkpoint is right, `airflow-ckpt ledger rebuild {intent.sink_id}` makes the ledger anew from it.",
+        )
+    before = topics.find(name)
+    fence_lanes(kafka, intent, max(intent.lanes, before.partitions if before else 0), timeout_ms)
+    ledger = read_ledger_ends(kafka, name, before.partitions if before else 0)
+    stored = files.read(ADOPTION)
+    adopted = _adoption(stored) if checkpoint.newest is not None else None
+    verdict = reconcile(checkpoint, ledger, replace(intent, adopted=adopted), adopt_ledger=adopt_ledger)
+    topics.ensure_ledger(name, intent.lanes)
+    end = _end(files, checkpoint.committed)
+    if verdict.adopt is not None:
+        adopted = verdict.adopt
+        files.write(ADOPTION, json.dumps({"format": FORMAT, "query_id": adopted.query_id, "batch": adopted.batch}))
+        end = next(r.end for r in ledger if r is not None and r.batch == adopted.batch)
+    if verdict.anchor_at is not None:
+        here = replace(
+            intent,
+            query_id=checkpoint.query_id or "",
+            batch=verdict.anchor_at,
+            digest=checkpoint.digests[verdict.anchor_at],
+        )
+        write_anchors(kafka, here, end, run_id=run_id, application=application, timeout_ms=timeout_ms)
+    return Start(verdict, checkpoint, end, adopted)
+
+
+def _adoption(stored: str | None) -> Adoption | None:
+    if not stored:
+        return None
+    document = parse(stored, "adoption record")
+    return Adoption(document["query_id"], int(document["batch"]))
+
+
+def _end(files: CheckpointFiles, batch: int | None) -> Offsets:
+    text = files.read(f"offsets/{batch}") if batch is not None else None
+    return parse_offsets(text, f"offsets/{batch}").kafka if text else {}
+
+
+def fence_lanes(kafka: Mapping[str, Any], intent: Intent, lanes: int, timeout_ms: int) -> None:
+    """Fence whoever wrote to the lanes before, former lanes included: their open transactions are aborted."""
+
+    def fence(lane: int) -> None:
+        Transaction(kafka, transactional_id(intent.sink_id, lane), timeout_ms, intent.topic)
+
+    with ThreadPoolExecutor(FENCES_AT_ONCE) as pool:
+        list(pool.map(fence, range(lanes)))
+
+
+def read_ledger_ends(kafka: Mapping[str, Any], topic: str, partitions: int) -> list[LedgerRecord | None]:
+    """The last record of every lane that ever was."""
+    if partitions == 0:
+        return []
+    with open_reader(kafka) as reader:
+        return [read_last(reader, topic, lane) for lane in range(partitions)]
+
+
+def write_anchors(
+    kafka: Mapping[str, Any], at: Intent, end: Offsets, *, run_id: str, application: str, timeout_ms: int
+) -> None:
+    """Anchor every lane at a committed batch, all in one transaction: the next batch then finds its predecessor."""
+    transaction = Transaction(kafka, transactional_id(at.sink_id, 0), timeout_ms, at.topic)
+    transaction.begin()
+    try:
+        for lane in range(at.lanes):
+            record = LedgerRecord(
+                sink_id=at.sink_id,
+                query_id=at.query_id,
+                run_id=run_id,
+                lane=lane,
+                lanes=at.lanes,
+                batch=at.batch,
+                digest=at.digest,
+                start=end,
+                end=end,
+                records=0,
+                checksum=0,
+                topic=at.topic,
+                topic_id=at.topic_id,
+                application=application,
+                time=now(),
+                kind=ANCHOR,
+            )
+            transaction.produce(ledger_topic(at.sink_id), key=record.key, value=record.to_json(), partition=lane)
+        transaction.flush()
+    except BaseException:
+        transaction.abort()
+        raise
+    transaction.commit(f"anchor the ledger {ledger_topic(at.sink_id)}", {"batch": at.batch})

@@ -1,0 +1,110 @@
+"""What the driver asks Kafka about topics: is it there, which one is it, how many partitions; and makes the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ckpt_stream.errors import SinkRejected
+from ckpt_stream.kafka_errors import sink_error
+
+ASK_SECONDS = 30.0
+#: Replicas of a new ledger topic, as far as there are brokers: Kafka's own default for what must not be lost.
+LEDGER_REPLICAS = 3
+LEDGER_CONFIG = {"cleanup.policy": "compact", "retention.ms": "-1"}
+
+
+@dataclass(frozen=True)
+class Topic:
+    name: str
+    #: Changes when a topic is deleted and made again.
+    id: str
+    partitions: int
+
+
+class Topics:
+    """An admin client for one run of the driver."""
+
+    def __init__(self, kafka: Mapping[str, Any]) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._admin: Any = AdminClient({**kafka, "reconnect.backoff.ms": 10})
+
+    def find(self, name: str) -> Topic | None:
+        from confluent_kafka import KafkaException, TopicCollection
+
+        future = self._admin.describe_topics(TopicCollection([name]), request_timeout=ASK_SECONDS)[name]
+        try:
+            found = future.result()
+        except KafkaException as e:
+            if e.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+                return None
+            raise sink_error(e, f"describe the topic {name}") from e
+        return Topic(name, str(found.topic_id), len(found.partitions))
+
+    def get(self, name: str, role: str) -> Topic:
+        topic = self.find(name)
+        if topic is None:
+            raise SinkRejected(
+                f"The {role} topic {name!r} does not exist. Nothing was written. What helps: create it with the partitions "
+                f"and replication it should have, e.g. `kafka-topics.sh --create --topic {name} --partitions 4`, or "
+                "correct its name."
+            )
+        return topic
+
+    def max_message_bytes(self, name: str) -> int | None:
+        """The largest record batch that a topic takes; None when this user may not ask."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        try:
+            entries = self._admin.describe_configs([resource], request_timeout=ASK_SECONDS)[resource].result()
+        except KafkaException:
+            return None
+        entry = entries.get("max.message.bytes")
+        return int(entry.value) if entry is not None and entry.value else None
+
+    def ensure_ledger(self, name: str, lanes: int) -> Topic:
+        """Make the ledger topic, or widen it; a partition once made stays."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import NewPartitions, NewTopic
+
+        topic = self.find(name)
+        try:
+            if topic is None:
+                brokers = len(self._admin.list_topics(timeout=ASK_SECONDS).brokers)
+                replicas = max(1, min(LEDGER_REPLICAS, brokers))
+                new = NewTopic(name, num_partitions=lanes, replication_factor=replicas, config=LEDGER_CONFIG)
+                self._admin.create_topics([new], operation_timeout=ASK_SECONDS)[name].result()
+            elif topic.partitions < lanes:
+                self._admin.create_partitions([NewPartitions(name, lanes)], operation_timeout=ASK_SECONDS)[
+                    name
+                ].result()
+            else:
+                return topic
+        except KafkaException as e:
+            if e.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise sink_error(e, f"make the ledger topic {name}") from e
+        return self.get(name, "ledger")
+
+    def partitions(self, names: tuple[str, ...], pattern: str | None) -> dict[str, list[int]]:
+        """The partitions of the source: the topics named, or those that match."""
+        import re
+
+        from confluent_kafka import KafkaException
+
+        try:
+            metadata = self._admin.list_topics(timeout=ASK_SECONDS)
+        except KafkaException as e:
+            raise sink_error(e, "list the topics") from e
+        wanted = [t for t in metadata.topics if re.fullmatch(pattern, t)] if pattern else list(names)
+        if missing := [t for t in wanted if t not in metadata.topics] or (
+            ["any topic that matches"] if not wanted else []
+        ):
+            raise SinkRejected(
+                f"The source has no topic {', '.join(missing)}{' ' + repr(pattern) if pattern else ''}. What helps: create "
+                "it, or correct the name."
+            )
+        return {t: sorted(metadata.topics[t].partitions) for t in sorted(wanted)}
