@@ -1,0 +1,98 @@
+"""The REST client against a small server that answers as Airflow does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+import pytest
+
+from airflow_ckpt.exceptions import StackError
+from airflow_ckpt.local.airflow_api import AirflowApi
+from airflow_ckpt.local.processes import free_port
+
+pytestmark = pytest.mark.unit
+
+
+class FakeAirflow(BaseHTTPRequestHandler):
+    """Gives out numbered tokens and takes only the newest."""
+
+    tokens: ClassVar[int] = 0
+
+    def do_POST(self) -> None:
+        login = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if login["password"] != "right":
+            return self._answer(401, {"detail": "Invalid credentials"})
+        type(self).tokens += 1
+        self._answer(201, {"access_token": f"token-{self.tokens}"})
+
+    def do_GET(self) -> None:
+        if self.headers["Authorization"] != f"Bearer token-{self.tokens}":
+            self._answer(401, {"detail": "Invalid JWT token"})
+        elif self.path == "/api/v2/dags":
+            self._answer(200, {"dags": []})
+        else:
+            self._answer(404, {"detail": f"nothing at {self.path}"})
+
+    def _answer(self, code: int, content: dict[str, Any]) -> None:
+        self.send_response(code)
+        self.end_headers()
+        self.wfile.write(json.dumps(content).encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    FakeAirflow.tokens = 0
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeAirflow)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_it_logs_in_by_itself_and_only_once(url: str) -> None:
+    api = AirflowApi(url, "admin", "right")
+
+    assert api("GET", "/dags") == api("GET", "/dags") == {"dags": []}
+    assert FakeAirflow.tokens == 1
+
+
+def test_a_refused_token_is_renewed(url: str) -> None:
+    api = AirflowApi(url, "admin", "right")
+    api("GET", "/dags")
+    FakeAirflow.tokens += 1
+
+    assert api("GET", "/dags") == {"dags": []}
+
+
+def test_a_wrong_password_is_said_so(url: str) -> None:
+    with pytest.raises(StackError, match="refused the login of admin: Invalid credentials"):
+        AirflowApi(url, "admin", "wrong")("GET", "/dags")
+
+
+def test_an_error_names_the_request_and_airflows_reason(url: str) -> None:
+    with pytest.raises(StackError, match=r"404 to GET /nowhere: nothing at /api/v2/nowhere"):
+        AirflowApi(url, "admin", "right")("GET", "/nowhere")
+
+
+def test_where_nobody_listens_the_error_is_one_line_and_health_is_empty() -> None:
+    api = AirflowApi(f"http://127.0.0.1:{free_port()}", "admin", "right")
+
+    assert api.health() == {}
+    with pytest.raises(StackError, match="no answer from Airflow") as caught:
+        api("GET", "/dags")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_proxy_of_the_environment_is_not_asked(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
+
+    assert AirflowApi(url, "admin", "right")("GET", "/dags") == {"dags": []}

@@ -1,0 +1,149 @@
+"""Finding and ending the processes of one Airflow, shown on processes that only look like it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_ckpt.local.airflow_home import OWNER_VARIABLE
+from airflow_ckpt.local.airflow_processes import free_own_port, owned, stop_owned
+from airflow_ckpt.local.processes import (
+    ProcessId,
+    can_bind,
+    free_port,
+    is_alive,
+    send_signal,
+    start_detached,
+    wait_until,
+)
+
+pytestmark = pytest.mark.unit
+
+SLEEP = "import time; time.sleep(600)"
+DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); {SLEEP}"
+# Leaves a child in its session and tells its pid.
+PARENT = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {SLEEP!r}]).pid, flush=True); {SLEEP}"
+LISTEN = f"import socket, sys; server = socket.create_server(('127.0.0.1', int(sys.argv[1]))); {SLEEP}"
+
+
+class Home:
+    """A folder with processes in sessions of their own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.sessions: list[ProcessId] = []
+
+    def start(self, code: str, *arguments: str, marked: bool = False, recorded: bool = True) -> ProcessId:
+        env = {OWNER_VARIABLE: str(self.path)} if marked else {}
+        argv = [sys.executable, "-c", code, *arguments]
+        process = start_detached(argv, log=self.path / "log", env=env)
+        if recorded:
+            self.sessions.append(process)
+        return process
+
+    def printed(self) -> str:
+        return wait_until(lambda: (self.path / "log").read_text().strip() or None, deadline_s=10, what="its first line")
+
+    def owned(self) -> set[int]:
+        return {process.pid for process in owned(self.path, self.sessions)}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path)
+    yield home
+    stop_owned(home.path, home.sessions, timeout=1)
+
+
+def test_a_process_of_a_recorded_session_is_ours_without_a_mark(home: Home) -> None:
+    process = home.start(SLEEP, marked=False)
+
+    assert home.owned() == {process.pid}
+
+
+def test_a_marked_process_is_ours_in_whatever_session(home: Home) -> None:
+    process = home.start(SLEEP, marked=True, recorded=False)
+
+    assert home.owned() == {process.pid}
+
+
+def test_an_orphan_is_ours_after_its_session_leader_was_killed(home: Home) -> None:
+    leader = home.start(PARENT)
+    orphan = int(home.printed())
+    send_signal(leader, signal.SIGKILL)
+    wait_until(lambda: not is_alive(leader), deadline_s=10, what="the leader's end")
+
+    assert home.owned() == {orphan}
+
+    stop_owned(home.path, home.sessions, timeout=10)
+
+    assert home.owned() == set()
+
+
+def test_a_process_of_another_home_is_left_alone(home: Home, tmp_path: Path) -> None:
+    stranger = Home(tmp_path / "other")
+    process = stranger.start(SLEEP, marked=True)
+    try:
+        stop_owned(home.path, home.sessions, timeout=1)
+
+        assert is_alive(process)
+    finally:
+        stop_owned(stranger.path, stranger.sessions, timeout=10)
+
+
+def test_a_stranger_that_got_the_number_of_an_old_session_is_left_alone(home: Home) -> None:
+    process = home.start(SLEEP, recorded=False)
+    yesterday = replace(process, started=time.time() - 86_400)
+    try:
+        assert owned(home.path, [yesterday]) == []
+    finally:
+        stop_owned(home.path, [process], timeout=10)
+
+
+def test_a_process_that_ignores_sigterm_is_killed(home: Home) -> None:
+    process = home.start(DEAF)
+    home.printed()
+
+    stop_owned(home.path, home.sessions, timeout=0.5)
+
+    assert not is_alive(process)
+
+
+def test_a_frozen_process_ends_too(home: Home) -> None:
+    process = home.start(SLEEP)
+    send_signal(process, signal.SIGSTOP)
+
+    stop_owned(home.path, home.sessions, timeout=10)
+
+    assert not is_alive(process)
+
+
+def test_only_our_own_listener_is_ended_to_free_a_port(home: Home) -> None:
+    port = free_port()
+    idle, listener = home.start(SLEEP), home.start(LISTEN, str(port))
+    wait_until(lambda: not can_bind(port), deadline_s=10, what="the listener")
+
+    free_own_port(home.path, home.sessions, port)
+
+    assert can_bind(port)
+    assert not is_alive(listener)
+    assert is_alive(idle)
+
+
+def test_a_strangers_listener_keeps_its_port(home: Home) -> None:
+    port = free_port()
+    stranger = home.start(LISTEN, str(port), recorded=False)
+    try:
+        wait_until(lambda: not can_bind(port), deadline_s=10, what="the listener")
+
+        free_own_port(home.path, home.sessions, port)
+
+        assert is_alive(stranger)
+    finally:
+        stop_owned(home.path, [stranger], timeout=10)

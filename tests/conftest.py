@@ -1,0 +1,3 @@
+"""Where the fixtures live, one file per part of the stack."""
+
+pytest_plugins = ["tests.fixtures.kafka", "tests.fixtures.spark", "tests.fixtures.airflow"]

@@ -1,0 +1,106 @@
+"""Breaks brokers for real, and shows that what Kafka acknowledged is still there, once."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from airflow_ckpt.local.kafka import KafkaCluster
+from airflow_ckpt.local.processes import wait_until
+from tests.faults.coordinator import coordinating_partition, find_coordinator
+from tests.kafka_io import create_topic, produce, read_all
+
+pytestmark = pytest.mark.faults
+
+
+def values(cluster: KafkaCluster, topic: str, isolation: str = "read_committed") -> list[bytes | None]:
+    return [record.value for record in read_all(cluster.client_config(), topic, isolation)]
+
+
+def test_records_that_were_acknowledged_survive_a_killed_broker(breakable_kafka, topics):
+    topic = topics("killed")
+    expected = [str(n).encode() for n in range(1000)]
+    produce(breakable_kafka.client_config(), topic, [(None, value) for value in expected])
+    address = breakable_kafka.bootstrap
+
+    breakable_kafka.kill(1)
+    (node,) = breakable_kafka.status()["nodes"]
+    assert not node["alive"]
+    breakable_kafka.start_node(1)
+
+    assert breakable_kafka.bootstrap == address
+    assert breakable_kafka.status()["nodes"][0]["pid"] != node["pid"]
+    assert values(breakable_kafka, topic) == expected
+
+
+def test_a_frozen_broker_is_alive_but_silent_and_a_waiting_producer_ends_well_after_the_thaw(breakable_kafka, topics):
+    topic = topics("frozen")
+    producer = Producer({**breakable_kafka.client_config(), "enable.idempotence": True})
+    producer.produce(topic, b"before")
+    assert producer.flush(30) == 0
+
+    breakable_kafka.freeze(1)
+    (node,) = breakable_kafka.status()["nodes"]
+    assert (node["alive"], node["answering"]) == (True, False)
+    producer.produce(topic, b"during")
+    assert producer.flush(1) == 1
+
+    breakable_kafka.thaw(1)
+    assert producer.flush(30) == 0
+    assert values(breakable_kafka, topic) == [b"before", b"during"]
+
+
+@pytest.fixture
+def whole_again(kafka_three):
+    """The three brokers, all of them up again after the test."""
+    yield kafka_three
+    kafka_three.start()
+
+
+def transaction_log_leader(cluster: KafkaCluster, transactional_id: str) -> int:
+    """The broker that leads the partition of the transaction log in which this id is kept."""
+    log = AdminClient(cluster.client_config()).list_topics("__transaction_state", timeout=10)
+    partitions = log.topics["__transaction_state"].partitions
+    return int(partitions[coordinating_partition(transactional_id, len(partitions))].leader)
+
+
+def coordinator_but_not(cluster: KafkaCluster, transactional_id: str, former: int | None = None) -> int:
+    """What the brokers themselves answer, as soon as it is another one than the former."""
+
+    def answer() -> int | None:
+        said = (find_coordinator(address, transactional_id) for address in cluster.bootstrap.split(","))
+        return next((node for node in said if node not in (None, former)), None)
+
+    return wait_until(answer, deadline_s=60, what=f"a coordinator of {transactional_id} other than {former}")
+
+
+@pytest.mark.parametrize(
+    ("ending", "is_visible"),
+    [("commit_transaction", True), pytest.param("abort_transaction", False, marks=pytest.mark.slow)],
+)
+def test_a_transaction_completes_although_its_coordinator_was_killed(whole_again, ending, is_visible):
+    cluster = whole_again
+    topic = create_topic(cluster.client_config(), "coordinator", partitions=3)
+    transactional_id = f"coordinator-{uuid.uuid4().hex}"
+    expected = sorted(str(n).encode() for n in range(100))
+    producer = Producer({**cluster.client_config(), "transactional.id": transactional_id})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for value in expected:
+        producer.produce(topic, value, value)
+    assert producer.flush(60) == 0
+    assert sorted(values(cluster, topic, "read_uncommitted")) == expected
+    assert values(cluster, topic) == []
+
+    coordinator = coordinator_but_not(cluster, transactional_id)
+    assert coordinator == transaction_log_leader(cluster, transactional_id)
+    cluster.kill(coordinator)
+    getattr(producer, ending)(60)
+
+    successor = coordinator_but_not(cluster, transactional_id, former=coordinator)
+    assert successor == transaction_log_leader(cluster, transactional_id) != coordinator
+    assert [node["alive"] for node in cluster.status()["nodes"]].count(False) == 1
+    assert sorted(values(cluster, topic)) == (expected if is_visible else [])
