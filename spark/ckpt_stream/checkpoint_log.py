@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,10 @@ from ckpt_stream.errors import StreamError
 
 #: Both logs are known in these versions; a higher one is refused by name.
 KNOWN_VERSIONS = ("v1", "v2")
+#: What stands for a source without an offset.
+VOID = "-"
+_VERSION = re.compile(r"v\d+")
+_RESTORE = "Restore the checkpoint from a copy made between batches."
 
 
 class CheckpointLogError(StreamError):
@@ -37,7 +42,7 @@ class OffsetLog:
             if isinstance(source, dict):
                 for topic, partitions in source.items():
                     if isinstance(partitions, dict):
-                        ends.setdefault(topic, {}).update({str(p): int(o) for p, o in partitions.items()})
+                        ends.setdefault(topic, {}).update(partitions)
         return ends
 
 
@@ -50,74 +55,95 @@ class CommitLog:
     state_unique_ids: Mapping[str, Any] | None = None
 
 
-def _version_and_lines(text: str, what: str) -> tuple[str, list[str]]:
+def _version_and_lines(text: str, what: str, known: tuple[str, ...] = KNOWN_VERSIONS) -> tuple[str, list[str]]:
     lines = text.splitlines()
     if not lines or not lines[0].strip():
-        raise CheckpointLogError(f"{what} is empty")
+        raise CheckpointLogError(f"{what} is empty: it was torn. {_RESTORE}")
     version = lines[0].strip()
-    if version not in KNOWN_VERSIONS:
-        known = ", ".join(KNOWN_VERSIONS)
-        raise CheckpointLogError(f"{what} has version {version[:40]!r}; known versions are {known}")
+    if not _VERSION.fullmatch(version):
+        raise CheckpointLogError(f"{what} begins with {version[:40]!r} instead of a version: it is foreign. {_RESTORE}")
+    if version not in known:
+        raise CheckpointLogError(
+            f"{what} has version {version[:40]!r}; known versions are {', '.join(known)}. A newer Spark wrote it: install a "
+            "newer airflow-ckpt."
+        )
     return version, lines[1:]
 
 
 def _json(line: str, what: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError as e:
-        raise CheckpointLogError(f"{what} is torn or foreign: {line[:80]!r} is not JSON") from e
+    except (ValueError, RecursionError) as e:
+        raise CheckpointLogError(f"{what} is torn or foreign: {line[:80]!r} is not JSON. {_RESTORE}") from e
+
+
+def _whole(value: Any, what: str) -> int:
+    """A number as Spark writes it; what only looks like one (true, "5", 1e999) is foreign."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise CheckpointLogError(f"{what} is foreign: {str(value)[:80]!r} stands where a number should. {_RESTORE}")
+    return value
+
+
+def _check_offsets(source: Any, what: str) -> Any:
+    """Spark's other sources may log what they like; what has the form of Kafka's offsets must hold numbers."""
+    if isinstance(source, dict):
+        for partitions in source.values():
+            if isinstance(partitions, dict):
+                for offset in partitions.values():
+                    _whole(offset, what)
+    return source
 
 
 def parse_offsets(text: str, what: str = "offset log") -> OffsetLog:
     """Parse ``offsets/N``. Version 2 names each source (``id:json``); a void source is ``-``."""
     version, lines = _version_and_lines(text, what)
     if not lines:
-        raise CheckpointLogError(f"{what} ends after its version line")
+        raise CheckpointLogError(f"{what} ends after its version line: it was torn. {_RESTORE}")
     meta = _json(lines[0], what)
-    if not isinstance(meta, dict) or "batchTimestampMs" not in meta:
-        raise CheckpointLogError(f"{what} has no batch metadata")
-    sources: list[Any] = []
-    for line in lines[1:]:
-        if line.strip() == "-":
-            sources.append(None)
-        elif version == "v2" and not line.lstrip().startswith("{"):
-            sources.append(_json(line.partition(":")[2], what))
-        else:
-            sources.append(_json(line, what))
-    if not sources:
-        raise CheckpointLogError(f"{what} names no source")
+    if not isinstance(meta, dict) or "batchTimestampMs" not in meta or not isinstance(meta.get("conf", {}), dict):
+        raise CheckpointLogError(f"{what} has no batch metadata: it is foreign. {_RESTORE}")
+    if len(lines) == 1:
+        raise CheckpointLogError(f"{what} names no source: it was torn. {_RESTORE}")
     return OffsetLog(
         version,
-        int(meta.get("batchWatermarkMs", 0)),
-        int(meta["batchTimestampMs"]),
+        _whole(meta.get("batchWatermarkMs", 0), what),
+        _whole(meta["batchTimestampMs"], what),
         meta.get("conf", {}),
-        tuple(sources),
+        tuple(_source(line, version, what) for line in lines[1:]),
     )
+
+
+def _source(line: str, version: str, what: str) -> Any:
+    if version == "v2":
+        name, colon, line = line.partition(":")
+        if not colon or "{" in name:
+            raise CheckpointLogError(f"{what} is torn or foreign: {name[:80]!r} names no source. {_RESTORE}")
+    return None if line.strip() == VOID else _check_offsets(_json(line, what), what)
 
 
 def parse_commit(text: str, what: str = "commit log") -> CommitLog:
     """Parse ``commits/N``; version 2 adds the state stores' unique ids."""
     version, lines = _version_and_lines(text, what)
     if not lines:
-        raise CheckpointLogError(f"{what} ends after its version line")
+        raise CheckpointLogError(f"{what} ends after its version line: it was torn. {_RESTORE}")
     meta = _json(lines[0], what)
-    if not isinstance(meta, dict):
-        raise CheckpointLogError(f"{what} has no metadata")
-    return CommitLog(version, int(meta.get("nextBatchWatermarkMs", 0)), meta.get("stateUniqueIds"))
+    if not isinstance(meta, dict) or not isinstance(meta.get("stateUniqueIds") or {}, dict):
+        raise CheckpointLogError(f"{what} has no metadata: it is foreign. {_RESTORE}")
+    return CommitLog(version, _whole(meta.get("nextBatchWatermarkMs", 0), what), meta.get("stateUniqueIds"))
 
 
 def parse_metadata(text: str, what: str = "metadata") -> str:
     """Parse ``metadata``: the query's id."""
-    document = _json(text.strip() or "-", what)
-    if not isinstance(document, dict) or "id" not in document:
-        raise CheckpointLogError(f"{what} holds no query id")
+    document = _json(text.strip(), what)
+    if not isinstance(document, dict) or not isinstance(document.get("id"), str) or not document["id"]:
+        raise CheckpointLogError(f"{what} holds no query id: it is foreign. {_RESTORE}")
     return str(document["id"])
 
 
 def parse_initial_offsets(text: str, what: str = "sources/0/0") -> dict[str, dict[str, int]]:
-    """Parse the start offsets that the Kafka source pinned before its first batch."""
-    line = text.splitlines()[-1] if text.strip() else ""
-    document = _json(line, what)
-    if not isinstance(document, dict):
-        raise CheckpointLogError(f"{what} holds no offsets")
-    return {t: {str(p): int(o) for p, o in ps.items()} for t, ps in document.items()}
+    """Parse the start offsets that the Kafka source pinned before its first batch (a zero byte, a version, JSON)."""
+    _, lines = _version_and_lines(text.removeprefix("\0"), what, known=("v1",))
+    document = _check_offsets(_json(lines[0] if lines else "", what), what)
+    if not isinstance(document, dict) or not all(isinstance(partitions, dict) for partitions in document.values()):
+        raise CheckpointLogError(f"{what} holds no offsets: it is foreign. {_RESTORE}")
+    return document

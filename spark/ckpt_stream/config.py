@@ -8,13 +8,16 @@ environment variable ``CKPT_KAFKA_SECRETS``, each a JSON object of librdkafka se
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from ckpt_stream.errors import ConfigError
+from ckpt_stream.ledger import ledger_topic
 from ckpt_stream.security import is_secret
 
 ENVIRONMENT = "CKPT_STREAM"
@@ -29,6 +32,11 @@ MALFORMED_POLICIES = ("skip", "dead_letter", "fail")
 OUTPUT_MODES = ("append", "update", "complete")
 #: One lane per task is written by one librdkafka; more than this is a typing error, not a plan.
 MAX_LANES = 1024
+#: Kafka's limit for a topic's name is 249.
+LONGEST_SINK_ID = 249 - len(ledger_topic(""))
+#: In Spark's start offsets -1 is the latest and -2 the earliest.
+LATEST_OR_EARLIEST = -2
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
@@ -76,46 +84,102 @@ class StreamConfig:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sink_id", self.sink_id or self.name)
-        object.__setattr__(self, "group", self.group or self.name)
-        if isinstance(self.source, str):
-            object.__setattr__(self, "source", (self.source,))
-        object.__setattr__(self, "source", tuple(self.source))
-        _check(self)
+        _set(self, "sink_id", self.sink_id or self.name)
+        _set(self, "group", self.group or self.name)
+        _set(self, "source", (self.source,) if isinstance(self.source, str) else self.source or ())
+        _check_types(self)
+        _set(self, "source", tuple(self.source))
+        _check_names(self)
+        _check_topics(self)
+        _check_values(self)
+        for name, least in (("start_offsets", LATEST_OR_EARLIEST), ("stop_at", 0)):
+            _set(self, name, _offsets(self, name, least))
 
 
-def _check(c: StreamConfig) -> None:
+def _set(c: StreamConfig, name: str, value: object) -> None:
+    object.__setattr__(c, name, value)
+
+
+def _check_types(c: StreamConfig) -> None:
+    """JSON has no types to speak of, and `"drain": "false"` would drain."""
+    for kinds, what, names in (
+        (str, "a text", ("name", "checkpoint", "sink", "sink_id", "group", "token", "application_version")),
+        (str | None, "a text", ("source_pattern", "dead_letter_topic")),
+        (bool, "true or false", ("drain", "include_headers")),
+        (Mapping, "an object of names and values", ("kafka", "stop_at", "start_offsets", "source_options", "options")),
+        (list | tuple, "a topic or a list of topics", ("source",)),
+    ):
+        for name in names:
+            if not isinstance(value := getattr(c, name), kinds):
+                raise ConfigError(f"{name} must be {what}, not of type {type(value).__name__}.")
+    if not all(topic and isinstance(topic, str) for topic in c.source):
+        raise ConfigError("source must be a topic or a list of topics, each a text.")
+
+
+def _check_names(c: StreamConfig) -> None:
     for name in ("name", "checkpoint", "sink"):
         if not getattr(c, name):
             raise ConfigError(f"The stream's configuration lacks {name!r}.")
+    if not c.kafka.get("bootstrap.servers"):
+        raise ConfigError("The stream's Kafka settings lack 'bootstrap.servers'.")
+    if not _PLAIN_NAME.fullmatch(c.sink_id) or len(c.sink_id) > LONGEST_SINK_ID:
+        raise ConfigError(
+            f"sink_id={c.sink_id!r} (by default the stream's name) names the ledger topic: letters, digits and . _ - "
+            f"only, at most {LONGEST_SINK_ID}."
+        )
+    if c.token and not _PLAIN_NAME.fullmatch(c.token):
+        raise ConfigError(f"token={c.token!r} is part of a file's name: letters, digits and . _ - only.")
+
+
+def _check_topics(c: StreamConfig) -> None:
     if bool(c.source) == bool(c.source_pattern):
         raise ConfigError("Give either source (topics) or source_pattern (a regular expression), not both or neither.")
     if c.sink in c.source:
         raise ConfigError(f"Source and sink are both {c.sink!r}: the stream would read what it writes, for ever.")
-    if "bootstrap.servers" not in c.kafka:
-        raise ConfigError("The stream's Kafka settings lack 'bootstrap.servers'.")
+    ledger = ledger_topic(c.sink_id)
+    if c.source_pattern:
+        try:
+            pattern = re.compile(c.source_pattern)
+        except re.error as e:
+            raise ConfigError(f"source_pattern={c.source_pattern!r} is not a regular expression: {e}.") from e
+        if own := [topic for topic in (c.sink, c.dead_letter_topic, ledger) if topic and pattern.fullmatch(topic)]:
+            raise ConfigError(
+                f"source_pattern={c.source_pattern!r} matches {', '.join(own)}: the stream would read what it writes, for "
+                "ever."
+            )
+    if c.malformed == "dead_letter" and not c.dead_letter_topic:
+        raise ConfigError("malformed='dead_letter' needs dead_letter_topic.")
+    if c.dead_letter_topic and c.dead_letter_topic in (*c.source, c.sink):
+        raise ConfigError(f"The dead-letter topic {c.dead_letter_topic!r} must be a topic of its own.")
+    if ledger in (*c.source, c.sink, c.dead_letter_topic):
+        raise ConfigError(f"The topic {ledger!r} is the stream's ledger and no source or sink: change sink_id.")
+
+
+def _check_values(c: StreamConfig) -> None:
     _one_of(c, "guarantee", (EXACTLY_ONCE, AT_LEAST_ONCE))
     _one_of(c, "start", START_MODES)
     _one_of(c, "offset_mirror", MIRROR_MODES)
     _one_of(c, "malformed", MALFORMED_POLICIES)
     _one_of(c, "output_mode", OUTPUT_MODES)
     _one_of(c, "audit", ("none", "record"))
-    _at_least(c, "lanes", 1, MAX_LANES)
+    _at_least(c, "lanes", 1, MAX_LANES, whole=True)
     _at_least(c, "transaction_timeout", 1)
     _at_least(c, "batch_timeout", 1)
-    _at_least(c, "ledger_history", 2)
+    _at_least(c, "ledger_history", 2, whole=True)
     _at_least(c, "min_pause", 0)
     _at_least(c, "trigger_interval", 0)
+    _at_least(c, "offset_mirror_period", 0)
     _at_least(c, "heartbeat", 0.1)
     if c.max_offsets_per_batch is not None:
-        _at_least(c, "max_offsets_per_batch", 1)
-    for mode, needed in (("timestamp", "start_timestamp_ms"), ("explicit", "start_offsets")):
-        if c.start == mode and not getattr(c, needed):
-            raise ConfigError(f"start={mode!r} needs {needed}.")
-    if c.malformed == "dead_letter" and not c.dead_letter_topic:
-        raise ConfigError("malformed='dead_letter' needs dead_letter_topic.")
-    if c.dead_letter_topic and c.dead_letter_topic in (*c.source, c.sink):
-        raise ConfigError(f"The dead-letter topic {c.dead_letter_topic!r} must be a topic of its own.")
+        _at_least(c, "max_offsets_per_batch", 1, whole=True)
+    if c.start_timestamp_ms is not None:
+        _at_least(c, "start_timestamp_ms", 0, whole=True)
+    if c.start == "timestamp" and c.start_timestamp_ms is None:
+        raise ConfigError("start='timestamp' needs start_timestamp_ms.")
+    if c.start == "explicit" and not c.start_offsets:
+        raise ConfigError("start='explicit' needs start_offsets.")
+    if c.start == "ledger" and c.guarantee == AT_LEAST_ONCE:
+        raise ConfigError("start='ledger' needs guarantee='exactly_once': Spark's own sink keeps no ledger.")
 
 
 def _one_of(c: StreamConfig, name: str, allowed: Sequence[str]) -> None:
@@ -123,11 +187,27 @@ def _one_of(c: StreamConfig, name: str, allowed: Sequence[str]) -> None:
         raise ConfigError(f"{name}={getattr(c, name)!r} is none of {', '.join(allowed)}.")
 
 
-def _at_least(c: StreamConfig, name: str, least: float, most: float = float("inf")) -> None:
+def _at_least(c: StreamConfig, name: str, least: float, most: float = math.inf, *, whole: bool = False) -> None:
     value = getattr(c, name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        upper = "" if most == float("inf") else f" and at most {most:g}"
-        raise ConfigError(f"{name}={value!r} must be a number of at least {least:g}{upper}.")
+    kinds = int if whole else int | float
+    if isinstance(value, bool) or not isinstance(value, kinds) or value == math.inf or not least <= value <= most:
+        upper = "" if most == math.inf else f" and at most {most:g}"
+        raise ConfigError(f"{name}={value!r} must be a {'whole ' * whole}number of at least {least:g}{upper}.")
+
+
+def _offsets(c: StreamConfig, name: str, least: int) -> dict[str, dict[str, int]]:
+    """Offsets as Spark names them, ``{topic: {"partition": offset}}``; one that nobody reads would be ignored in silence."""
+    given: Mapping[str, Any] = getattr(c, name)
+    for topic, partitions in given.items():
+        if c.source and topic not in c.source:
+            raise ConfigError(f"{name} names the topic {topic!r}, which is not in source ({', '.join(c.source)}).")
+        if not isinstance(partitions, Mapping):
+            raise ConfigError(f"{name} must be of the form {{topic: {{partition: offset}}}}.")
+        for partition, offset in partitions.items():
+            fits = str(partition).isdecimal() and isinstance(offset, int) and not isinstance(offset, bool)
+            if not fits or offset < least:
+                raise ConfigError(f"{name} gives {topic}-{partition} the offset {offset!r}: a number from {least} on.")
+    return {topic: {str(p): int(o) for p, o in partitions.items()} for topic, partitions in given.items()}
 
 
 def from_json(text: str) -> StreamConfig:
@@ -143,7 +223,13 @@ def from_json(text: str) -> StreamConfig:
         raise ConfigError(f"Unknown settings in the stream's configuration: {', '.join(unknown)}.")
     if missing := sorted({"name", "checkpoint", "sink", "kafka"} - set(document)):
         raise ConfigError(f"The stream's configuration lacks {', '.join(missing)}.")
-    if leaked := sorted(name for name in document["kafka"] if is_secret(name)):
+    if leaked := sorted(
+        name
+        for settings in (document["kafka"], document.get("source_options"))
+        if isinstance(settings, dict)
+        for name in settings
+        if is_secret(name)
+    ):
         raise ConfigError(
             f"The stream's configuration holds secrets ({', '.join(leaked)}), which would show in the process list. "
             f"Pass them as the Spark property {SECRETS_PROPERTY} in a properties file, or in the environment variable "
@@ -156,7 +242,12 @@ def from_json(text: str) -> StreamConfig:
 def find_document(argv: Sequence[str]) -> str:
     """The document's text: first argument, ``@file``, or environment."""
     if len(argv) > 1:
-        return Path(argv[1][1:]).read_text() if argv[1].startswith("@") else argv[1]
+        if not argv[1].startswith("@"):
+            return argv[1]
+        try:
+            return Path(argv[1][1:]).read_text(encoding="utf-8")
+        except (OSError, ValueError) as e:
+            raise ConfigError(f"The stream's configuration cannot be read from {argv[1][1:]!r}: {e}.") from e
     if text := os.environ.get(ENVIRONMENT):
         return text
     raise ConfigError(
@@ -174,6 +265,8 @@ def kafka_settings(config: StreamConfig, property_text: str | None) -> dict[str,
         try:
             secrets = json.loads(text)
         except ValueError:
-            raise ConfigError(f"{source} is not a JSON object of Kafka settings.") from None
+            secrets = None
+        if not isinstance(secrets, dict):
+            raise ConfigError(f"{source} is not a JSON object of Kafka settings.")
         settings.update(secrets)
     return settings

@@ -8,6 +8,7 @@ empty function.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -42,6 +43,8 @@ POINTS = (
 )
 DRIVER_POINTS = (OFFSETS_LOGGED, AFTER_LAST_LANE, AFTER_COMMIT_LOG)
 
+VICTIMS = ("driver", "worker", "both")
+
 Reach = Callable[..., None]
 
 
@@ -55,17 +58,20 @@ def _armed(order: dict[str, Any]) -> Reach:
             return
         if any(order.get(name) is not None and order[name] != at for name, at in (("batch", batch), ("lane", lane))):
             return
+        victims = [*driver_pids] if order["kill"] in ("driver", "both") else []
+        if order["kill"] in ("worker", "both"):
+            victims.append(os.getpid())
+        if not victims:
+            return  # nobody would die here: no proof either
         try:
             marker = os.open(order["once"], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except FileExistsError:
             return
         os.write(marker, json.dumps({"point": point, "batch": batch, "lane": lane, "pid": os.getpid()}).encode())
         os.fsync(marker)
-        if order["kill"] in ("driver", "both"):
-            for pid in driver_pids:
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if order["kill"] in ("worker", "both"):
-            os.kill(os.getpid(), signal.SIGKILL)
 
     return reach
 
@@ -77,6 +83,8 @@ def _from_environment() -> tuple[str | None, Reach]:
     order = json.loads(text)
     if order["point"] not in POINTS:
         raise ValueError(f"{ENVIRONMENT} names the crash point {order['point']!r}; there are {', '.join(POINTS)}")
+    if order.get("kill") not in VICTIMS or not order.get("once"):
+        raise ValueError(f"{ENVIRONMENT} needs `kill`, one of {', '.join(VICTIMS)}, and `once`, the path of a file")
     return order["point"], _armed(order)
 
 

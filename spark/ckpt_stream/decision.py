@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from ckpt_stream.errors import ForeignLedger, LanesChanged, LedgerAhead, LedgerLost, OtherInput, SinkRecreated
@@ -61,38 +61,25 @@ def decide(last: LedgerRecord | None, lane: int, intent: Intent) -> Decision:
         if batch == FIRST_BATCH and intent.adopted is None:
             return Decision(Action.PRODUCE)
         raise _lost(lane, intent, "holds no record at all")
+    position = last.batch
     if last.query_id != intent.query_id:
-        adopted = intent.adopted
-        if batch == FIRST_BATCH and adopted and (last.query_id, last.batch) == (adopted.query_id, adopted.batch):
-            return Decision(Action.PRODUCE)
-        raise foreign_ledger(last, intent)
+        if batch != FIRST_BATCH or intent.adopted != Adoption(last.query_id, last.batch):
+            raise foreign_ledger(last, intent)
+        position = FIRST_BATCH - 1  # an adopted ledger ends just before the first batch
     if last.topic_id != intent.topic_id:
-        raise SinkRecreated(
-            f"The sink topic {intent.topic!r} has id {intent.topic_id}, the ledger's last batch {last.batch} went to "
-            f"{last.topic!r} with id {last.topic_id}.",
-            "The topic was deleted and made again or exchanged: what earlier batches wrote is not in it, and batches "
-            "that count as written would be missing.",
-            f"go back to the former topic, or accept the loss of the earlier output with "
+        raise _recreated(
+            last,
+            intent,
+            "go back to the former topic, or accept the loss of the earlier output with "
             f"`airflow-ckpt ledger rebuild {intent.sink_id}`.",
         )
-    if last.batch > batch:
-        raise LedgerAhead(
-            f"The checkpoint is about to write batch {batch}, but lane {lane} of {ledger_topic(intent.sink_id)} already "
-            f"holds batch {last.batch} of the same query.",
-            f"The checkpoint was rolled back or cloned: batches {batch} to {last.batch} would be in the sink twice.",
-            "put the newest checkpoint back; for a stateless stream, start on an empty checkpoint folder with "
-            '`start="ledger"`, which goes on at the offsets where the ledger ends.',
-        )
-    if last.batch < batch - 1:
+    if position > batch:
+        raise _ahead(last, lane, intent)
+    if position < batch - 1:
         raise _lost(lane, intent, f"ends with batch {last.batch}")
     if last.lanes != intent.lanes:
-        raise LanesChanged(
-            f"Batch {last.batch} of lane {lane} was written with {last.lanes} lane(s), the stream now has {intent.lanes}.",
-            f"Batch {batch} is in doubt: with other lanes its records would be divided differently, and some would be "
-            "lost or doubled.",
-            f"start the stream once with lanes={last.lanes}; when batch {batch} is committed, stop it and change the lanes.",
-        )
-    if last.batch == batch - 1:
+        raise _lanes_changed(last, lane, intent)
+    if position == batch - 1:
         return Decision(Action.PRODUCE)
     if last.digest != intent.digest:
         raise OtherInput(
@@ -107,14 +94,45 @@ def decide(last: LedgerRecord | None, lane: int, intent: Intent) -> Decision:
 
 
 def foreign_ledger(last: LedgerRecord, intent: Intent) -> ForeignLedger:
+    mine = f"belongs to query {intent.query_id}" if intent.query_id else "holds no batch yet"
     return ForeignLedger(
         f"The ledger {ledger_topic(intent.sink_id)} ends with batch {last.batch} of query {last.query_id}, but the "
-        f"checkpoint belongs to query {intent.query_id}.",
+        f"checkpoint {mine}.",
         "Either the checkpoint was deleted, and everything since its start would be written twice, or a second stream "
         "uses the same sink id, and the two would fence each other.",
         "put the checkpoint back; or give the second stream a sink_id of its own; or, for a stateless stream whose "
         'checkpoint is gone, set `start="ledger"` to go on where the ledger ends; or start over on purpose with '
         f"`airflow-ckpt ledger reset {intent.sink_id}`.",
+    )
+
+
+def _recreated(last: LedgerRecord, intent: Intent, helps: str) -> SinkRecreated:
+    return SinkRecreated(
+        f"The sink topic {intent.topic!r} has id {intent.topic_id}, the ledger's last batch {last.batch} went to "
+        f"{last.topic!r} with id {last.topic_id}.",
+        "The topic was deleted and made again or exchanged: what earlier batches wrote is not in it, and batches "
+        "that count as written would be missing.",
+        helps,
+    )
+
+
+def _ahead(last: LedgerRecord, lane: int, intent: Intent) -> LedgerAhead:
+    return LedgerAhead(
+        f"The checkpoint is about to write batch {intent.batch}, but lane {lane} of {ledger_topic(intent.sink_id)} already "
+        f"holds batch {last.batch} of the same query.",
+        f"The checkpoint was rolled back or cloned: batches {intent.batch} to {last.batch} would be in the sink twice.",
+        "put the newest checkpoint back; for a stateless stream, start on an empty checkpoint folder with "
+        '`start="ledger"`, which goes on at the offsets where the ledger ends.',
+    )
+
+
+def _lanes_changed(last: LedgerRecord, lane: int, intent: Intent) -> LanesChanged:
+    return LanesChanged(
+        f"Batch {last.batch} of lane {lane} was written with {last.lanes} lane(s), the stream now has {intent.lanes}.",
+        f"Batch {intent.batch} is in doubt: with other lanes its records would be divided differently, and some would "
+        "be lost or doubled.",
+        f"start the stream once with lanes={last.lanes}; when batch {intent.batch} is committed, stop it and change the "
+        "lanes.",
     )
 
 
@@ -161,52 +179,87 @@ def reconcile(
 ) -> Reconciliation:
     """Compare the whole ledger with the checkpoint; give one line, or raise the refusal that names what is wrong.
 
-    ``ledger`` holds the last record of every partition of the ledger topic; ``intent`` carries the stream's identity
-    (its batch and digest are filled in here).
+    ``ledger`` holds the last record of every partition of the ledger topic; it is empty when there is no such topic.
+    ``intent`` carries the stream's identity (its query, batch and digest are filled in here).
     """
-    known = [r for r in ledger if r is not None]
     if checkpoint.newest is None:
-        return _fresh(known, ledger, intent, adopt_ledger=adopt_ledger)
+        return _fresh(ledger, intent, adopt_ledger=adopt_ledger)
+    if not ledger:
+        raise _lost(0, _at(intent, checkpoint.newest, checkpoint), "does not exist")
     if checkpoint.in_doubt is not None:
-        batch = checkpoint.in_doubt
-        here = _at(intent, batch, checkpoint)
-        decisions = [decide(_lane(ledger, lane), lane, here) for lane in range(intent.lanes)]
-        to_finish = tuple(i for i, d in enumerate(decisions) if d.action is Action.PRODUCE)
-        names = "all lanes" if len(to_finish) == intent.lanes else "lanes " + ", ".join(map(str, to_finish))
-        what = f"{names} to finish" if to_finish else "every lane is in the sink already"
-        return Reconciliation(f"batch {batch} in doubt: {what}", to_finish)
-    batch = checkpoint.newest
-    lanes_before = max((r.lanes for r in known if r.batch == batch), default=intent.lanes)
+        return _in_doubt(ledger, _at(intent, checkpoint.in_doubt, checkpoint))
+    return _clean(checkpoint, ledger, intent, checkpoint.newest)
+
+
+def _in_doubt(ledger: Sequence[LedgerRecord | None], here: Intent) -> Reconciliation:
+    lasts = [_lane(ledger, lane) for lane in range(here.lanes)]
+    decisions = [decide(last, lane, here) for lane, last in enumerate(lasts)]
+    if not any(lasts):
+        # Lanes that say nothing may be the unfinished ones of a wider batch, whose other lanes are in the sink.
+        for lane, last in enumerate(ledger):
+            if last is not None:
+                mine = last.query_id == here.query_id
+                raise _lanes_changed(last, lane, here) if mine else foreign_ledger(last, here)
+    to_finish = tuple(i for i, d in enumerate(decisions) if d.action is Action.PRODUCE)
+    names = "all lanes" if len(to_finish) == here.lanes else "lanes " + ", ".join(map(str, to_finish))
+    what = f"{names} to finish" if to_finish else "every lane is in the sink already"
+    return Reconciliation(f"batch {here.batch} in doubt: {what}", to_finish)
+
+
+def _clean(
+    checkpoint: CheckpointEnd, ledger: Sequence[LedgerRecord | None], intent: Intent, batch: int
+) -> Reconciliation:
+    # Lane 0 is in every division, and its last record is of the last one; other lanes may be left over from a wider one.
+    first = _lane(ledger, 0)
+    lanes_before = first.lanes if first is not None else intent.lanes
     here = _at(intent, batch, checkpoint, lanes=lanes_before)
     for lane in range(lanes_before):
-        if decide(_lane(ledger, lane), lane, here).action is Action.PRODUCE:
-            raise _lost(lane, _at(intent, batch + 1, checkpoint), f"does not hold batch {batch}")
+        last = _lane(ledger, lane)
+        try:
+            held = decide(last, lane, here).action is Action.SKIP
+        except LedgerAhead:
+            assert last is not None  # noqa: S101 - what is ahead is there
+            raise _ahead(last, lane, replace(here, batch=batch + 1)) from None
+        if not held:
+            found = f"ends with batch {last.batch} of query {last.query_id}" if last else "holds no record at all"
+            raise _lost(lane, here, found)
     line = f"clean resume after batch {batch}"
     if lanes_before == intent.lanes:
         return Reconciliation(line)
     return Reconciliation(f"{line}, lanes {lanes_before} -> {intent.lanes}", anchor_at=batch)
 
 
-def _fresh(
-    known: list[LedgerRecord], ledger: Sequence[LedgerRecord | None], intent: Intent, *, adopt_ledger: bool
-) -> Reconciliation:
+def _fresh(ledger: Sequence[LedgerRecord | None], intent: Intent, *, adopt_ledger: bool) -> Reconciliation:
+    known = {lane: last for lane, last in enumerate(ledger) if last is not None}
     if not known:
         if adopt_ledger:
-            raise _lost(0, intent, "holds no record to start from")
+            raise LedgerLost(
+                f"The ledger {ledger_topic(intent.sink_id)} holds no record to start from.",
+                "Nobody can tell from it what is in the sink already: a start elsewhere might double or lose records.",
+                'correct the sink_id; or, if the sink is empty, choose another start, e.g. `start="earliest"`.',
+            )
         return Reconciliation("fresh start")
-    newest = max(known, key=lambda r: (r.time, r.batch))
+    # Lane 0 is in every division of the stream, so its last record is of the newest batch or of the one before it.
+    newest = known.get(0, next(iter(known.values())))
     if not adopt_ledger:
         raise foreign_ledger(newest, intent)
-    unfinished = [
-        lane
-        for lane in range(newest.lanes)
-        if (last := _lane(ledger, lane)) is None or (last.query_id, last.batch) != (newest.query_id, newest.batch)
-    ]
-    if unfinished:
+    end = (newest.query_id, newest.batch)
+    if any(lane not in known or (known[lane].query_id, known[lane].batch) != end for lane in range(newest.lanes)):
+        held = (
+            f"lane {n} {f'ends with batch {known[n].batch} of query {known[n].query_id}' if n in known else 'is empty'}"
+            for n in range(newest.lanes)
+        )
         raise LedgerLost(
-            f"Batch {newest.batch} of query {newest.query_id} is in the ledger, but not for lanes {unfinished}.",
-            "A new checkpoint that starts behind it would lose what those lanes had still to write.",
+            f"The last batch in the ledger {ledger_topic(intent.sink_id)} is unfinished: {', '.join(held)}.",
+            "A new checkpoint that starts behind it would lose what the other lanes had still to write.",
             "put the checkpoint back, which finishes the batch.",
+        )
+    if newest.topic_id != intent.topic_id:
+        raise _recreated(
+            newest,
+            intent,
+            "go back to the former topic, or start over on purpose with "
+            f"`airflow-ckpt ledger reset {intent.sink_id}` and another start.",
         )
     if newest.lanes != intent.lanes:
         raise LanesChanged(
@@ -223,13 +276,10 @@ def _lane(ledger: Sequence[LedgerRecord | None], lane: int) -> LedgerRecord | No
 
 
 def _at(intent: Intent, batch: int, checkpoint: CheckpointEnd, lanes: int | None = None) -> Intent:
-    return Intent(
-        intent.sink_id,
-        checkpoint.query_id or "",
-        lanes or intent.lanes,
-        batch,
-        checkpoint.digests.get(batch, ""),
-        intent.topic,
-        intent.topic_id,
-        intent.adopted,
+    return replace(
+        intent,
+        query_id=checkpoint.query_id or "",
+        lanes=lanes or intent.lanes,
+        batch=batch,
+        digest=checkpoint.digests.get(batch, ""),
     )

@@ -24,7 +24,7 @@ from ckpt_stream.records import Handling, handling
 from ckpt_stream.run_record import RunRecord
 from ckpt_stream.security import client_settings, java_settings
 from ckpt_stream.sink import Sink, write_at_least_once, write_lanes
-from ckpt_stream.source import read, refuse_unsafe, start_options
+from ckpt_stream.source import keeps_state, read, refuse_unsafe, start_options
 from ckpt_stream.start_of_run import Start, begin, checkpoint_end
 from ckpt_stream.topics import Topics
 from ckpt_stream.watch import Watch
@@ -117,6 +117,7 @@ class Driver:
             return watch.until_the_end()
         finally:
             mirror.close()
+            topics.close()
 
     def _begin(self, topics: Topics) -> Start:
         config = self.config
@@ -150,6 +151,11 @@ class Driver:
             where = start_options(config, self.kafka, partitions, start.end)
         events = read(self.spark, config, self.kafka, where)
         rows = self._transformed(events)
+        if start.reconciliation.adopt is not None and keeps_state(rows):
+            raise ConfigError(
+                'start="ledger" is for stateless streams: this transform keeps state, which was lost with the checkpoint, '
+                "and its results would begin at zero. Put the checkpoint back, or start over with a new sink and sink_id."
+            )
         self.sink = self._build_sink(topics, start)
         writer = (
             rows.writeStream.queryName(config.name)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
-from ckpt_stream import errors
+from ckpt_stream import checkpoint_log, errors, ledger
 from ckpt_stream.records import find_poison
 from ckpt_stream.run_record import Failure
 from ckpt_stream.sink import Progress
 
-_OURS = re.compile(r"ckpt_stream\.errors\.(\w+): (.+)")
+_OURS = re.compile(r"ckpt_stream\.\w+\.(\w+): (.+)")
+#: Where an error may be defined that is raised in a task, so that only its name and words reach the driver.
+_HOMES = (errors, ledger, checkpoint_log)
 #: Spark's own errors that no restart cures.
 _HOPELESS = (
     "STREAM_FAILED_INCOMPATIBLE",
@@ -19,13 +21,17 @@ _HOPELESS = (
     "AnalysisException",
     "PARSE_SYNTAX_ERROR",
 )
-LONGEST_MESSAGE = 4000
+LONGEST_MESSAGE = 2000
+_FRAME = re.compile(r"\s*(at [\w.$]+|\.\.\. \d+ more)")
+_TRACEBACK = "Traceback (most recent call last):"
 
 
 def describe(error: BaseException, progress: Progress | None) -> Failure:
     """The failure as the run record keeps it."""
     batch = progress.current[0] if progress and progress.current else None
-    root = progress.error if progress and progress.error is not None else error
+    root = error
+    if progress is not None and progress.error is not None and not isinstance(error, errors.StreamError):
+        root = progress.error  # what the sink saw says more than what Spark made of it
     text = f"{root}\n{error}"
     if poison := find_poison(text):
         where = f"{poison['topic']}-{poison['partition']} offset {poison['offset']}"
@@ -35,10 +41,18 @@ def describe(error: BaseException, progress: Progress | None) -> Failure:
     ours = root if isinstance(root, errors.StreamError) else None
     if ours is not None:
         return Failure(type(ours).__name__, _short(str(ours)), batch, None, ours.restart_may_help)
-    if found := _OURS.search(text):
-        known = getattr(errors, found.group(1), errors.StreamError)
-        return Failure(found.group(1), _short(found.group(2)), batch, None, known.restart_may_help)
+    for found in _OURS.finditer(text):
+        if known := _error(found.group(1)):
+            return Failure(found.group(1), _short(found.group(2)), batch, None, known.restart_may_help)
     return Failure(type(root).__name__, _short(str(root)), batch, None, not any(word in text for word in _HOPELESS))
+
+
+def _error(name: str) -> type[errors.StreamError] | None:
+    for home in _HOMES:
+        found = getattr(home, name, None)
+        if isinstance(found, type) and issubclass(found, errors.StreamError):
+            return found
+    return None
 
 
 def _may_retry(poison: dict[str, object]) -> bool:
@@ -47,6 +61,12 @@ def _may_retry(poison: dict[str, object]) -> bool:
 
 
 def _short(text: str) -> str:
-    """One line: the cause first, as Spark's messages begin with it."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    """The cause in one line: the end of a Python traceback, the last "Caused by", or what comes before the stack."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not _FRAME.match(line)]
+    if _TRACEBACK in text:
+        after = text.rpartition(_TRACEBACK)[2].splitlines()
+        until = next((i for i, line in enumerate(after) if _FRAME.match(line)), len(after))
+        lines = [line.strip() for line in after[:until] if line.strip()][-1:] or lines
+    elif causes := [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]:
+        lines = causes[-1:]
     return " ".join(lines)[:LONGEST_MESSAGE] if lines else "no message"

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class ReadableFiles(Protocol):
+    """What is needed to read a checkpoint: on the driver Hadoop gives it, elsewhere fsspec."""
+
+    def exists(self, name: str) -> bool: ...
+
+    def read(self, name: str) -> str | None: ...
+
+    def names(self, folder: str) -> list[str]: ...
 
 
 class CheckpointFiles:

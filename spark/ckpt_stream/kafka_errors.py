@@ -22,6 +22,9 @@ ADVICE = {
     "_UNKNOWN_PARTITION": "the transform chose a partition that the topic does not have",
     "INVALID_TRANSACTION_TIMEOUT": "transaction_timeout is above the broker's transaction.max.timeout.ms: lower the one "
     "or raise the other",
+    "INVALID_RECORD": "the broker's checks refuse a record; a compacted topic, for example, takes none without a key",
+    "TOPIC_EXCEPTION": "the name is none that Kafka takes: letters, digits and . _ - only, at most 249",
+    "INVALID_REPLICATION_FACTOR": "create the topic by hand with as many replicas as there are brokers",
     "POLICY_VIOLATION": "the cluster's policy forbids this record or topic",
 }
 FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")

@@ -71,17 +71,20 @@ def write_lane(spec: LaneSpec, lane: int, batches: Iterable[Any]) -> dict[str, A
     transaction = Transaction(
         spec.kafka, transactional_id(spec.intent.sink_id, lane), spec.transaction_timeout_ms, spec.intent.topic
     )
-    clock.lap("init_ms")
-    crash.reach(crash.AFTER_INIT, **where)
-    with open_reader(spec.kafka) as reader:
-        last = read_last(reader, ledger_topic(spec.intent.sink_id), lane)
-    decision = Decision(Action.PRODUCE) if spec.ignore_ledger else decide(last, lane, spec.intent)
-    clock.lap("ledger_ms")
-    crash.reach(crash.AFTER_LEDGER_READ, **where)
-    if decision.action is Action.SKIP:
-        _read_through(batches, tally, decision.expected, lane, batch)
-    else:
-        _write(transaction, spec, lane, batches, tally, clock, where)
+    try:
+        clock.lap("init_ms")
+        crash.reach(crash.AFTER_INIT, **where)
+        with open_reader(spec.kafka) as reader:
+            last = read_last(reader, ledger_topic(spec.intent.sink_id), lane)
+        decision = Decision(Action.PRODUCE) if spec.ignore_ledger else decide(last, lane, spec.intent)
+        clock.lap("ledger_ms")
+        crash.reach(crash.AFTER_LEDGER_READ, **where)
+        if decision.action is Action.SKIP:
+            _read_through(batches, tally, decision.expected, lane, batch)
+        else:
+            _write(transaction, spec, lane, batches, tally, clock, where)
+    finally:
+        transaction.close()
     return {
         "lane": lane,
         "records": tally.records,
@@ -126,6 +129,8 @@ def _write(
     try:
         for rows in batches:
             _produce(transaction, spec, lane, rows, tally)
+            if crash.armed_point == crash.MID_PRODUCE:
+                transaction.flush()  # so that there is something in Kafka to be aborted
             crash.reach(crash.MID_PRODUCE, **where)
         _produce_ledger(transaction, spec, lane, tally)
         clock.lap("produce_ms")

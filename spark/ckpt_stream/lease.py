@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ckpt_stream.errors import DriverAlive
-from ckpt_stream.run_record import LIVE, RunRecord
+from ckpt_stream.run_record import LIVE, RUNNING, RunRecord
 
 #: A heartbeat may be late by a long pause of the driver's machine; this many intervals without one is death.
 MISSED_HEARTBEATS = 6
@@ -43,19 +43,21 @@ def this_driver(jvm_pid: int) -> dict[str, object]:
 
 
 def _boot_id() -> str:
-    """Tells two machines of the same name, and two lives of one machine, apart."""
+    """Tells two machines of the same name, two lives of one machine, and two containers with their own pids, apart."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return ""
 
 
 def is_alive_here(record: RunRecord) -> bool | None:
     """Whether a run's process lives on this machine; None when it cannot be seen from here."""
-    driver = record.driver
-    if driver.get("host") != socket.gethostname() or driver.get("boot") != _boot_id() or not _boot_id():
+    driver, boot = record.driver, _boot_id()
+    if driver.get("host") != socket.gethostname() or driver.get("boot") != boot or not boot:
         return None
-    return process_started(int(driver["pid"])) == driver.get("started")
+    if driver.get("pid") is None or driver.get("started") is None:
+        return None
+    return bool(process_started(int(driver["pid"])) == driver["started"])
 
 
 def refuse_if_alive(
@@ -65,11 +67,14 @@ def refuse_if_alive(
     sleep: Callable[[float], None] = time.sleep,
     say: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Raise DriverAlive if an older run on this checkpoint still lives; the younger of two that start at once gives way."""
+    """Raise DriverAlive if another run on this checkpoint lives; of two that start at once, the younger gives way.
+
+    A run's age is its name, that is its machine's clock, which may be wrong: one that is RUNNING already never gives way.
+    """
     first_seen: dict[str, str] = {}
     waited = 0.0
     while True:
-        suspects = [r for r in read_others() if r.run < mine.run and r.state in LIVE]
+        suspects = [r for r in read_others() if r.state in LIVE and (r.run < mine.run or r.state == RUNNING)]
         unsure: list[RunRecord] = []
         for record in suspects:
             alive = is_alive_here(record)
@@ -88,10 +93,10 @@ def refuse_if_alive(
 
 
 def _refusal(record: RunRecord) -> DriverAlive:
-    driver = record.driver
+    driver, checkpoint = record.driver, record.settings.get("checkpoint", "<checkpoint>")
     return DriverAlive(
         f"Run {record.run} of this stream is alive on {driver.get('host')} (process {driver.get('pid')}, last heartbeat "
         f"{record.heartbeat}).",
         "Two drivers on one checkpoint fence each other for ever, and on some storage they damage the checkpoint.",
-        "let it run; or stop it first with `airflow-ckpt stop <checkpoint>`.",
+        f"let it run; or stop it first with `airflow-ckpt stop {checkpoint}`.",
     )

@@ -67,8 +67,11 @@ class LedgerRecord:
         try:
             document = json.loads(value)
             version = document["format"]
-        except (ValueError, KeyError, TypeError) as e:
-            raise LedgerFormatError(f"Not a ledger record: {value[:200]!r}") from e
+        except (ValueError, KeyError, TypeError, RecursionError) as e:
+            raise LedgerFormatError(
+                f"Not a ledger record: {value[:200]!r}. Something else writes to the ledger topic, which is for "
+                "airflow-ckpt alone: stop it, or give the stream a sink_id of its own."
+            ) from e
         if version != FORMAT:
             raise LedgerFormatError(
                 f"Ledger record of format {version!r}; this version reads format {FORMAT}. Install a newer airflow-ckpt."

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 #: Name of the observed metric in Spark's progress.
 MALFORMED = "ckpt_malformed"
 _MARK = "ckpt-poison:"
-_MARKED = re.compile(re.escape(_MARK) + r"(\{.*?\})")
 
 
 @dataclass
@@ -108,10 +107,11 @@ def _fail_on(rows: DataFrame, condition: Column, reason: str, *, once: bool) -> 
 
 def find_poison(text: str) -> dict[str, Any] | None:
     """The poison record named in the text of an exception, if there is one."""
-    found = _MARKED.search(text)
-    if not found:
-        return None
-    try:
-        return dict(json.loads(found.group(1)))
-    except ValueError:
-        return None
+    for found in re.finditer(re.escape(_MARK), text):
+        try:
+            poison, _ = json.JSONDecoder().raw_decode(text, found.end())
+        except ValueError:
+            continue
+        if isinstance(poison, dict) and {"topic", "partition", "offset"} <= poison.keys():
+            return poison
+    return None

@@ -124,7 +124,12 @@ def listing(entries: list[dict[str, Any]]) -> str:
 
 
 def entries(text: str | None, what: str) -> list[dict[str, Any]]:
-    return list(parse(text, what)["entries"]) if text else []
+    if not text:
+        return []
+    found = parse(text, what).get("entries")
+    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+        raise RunRecordError(f"The {what} holds no list of entries; install the version of airflow-ckpt that wrote it.")
+    return found
 
 
 def stop_request(by: str, reason: str = "", run: str | None = None) -> str:

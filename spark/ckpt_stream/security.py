@@ -6,12 +6,13 @@ counterpart is an error with its name, never dropped.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ckpt_stream.errors import ConfigError
 
-SECRET_WORDS = ("password", "secret", "ssl.key.pem", "jaas", "token", "private.key")
+SECRET_WORDS = ("password", "passphrase", "secret", "ssl.key.pem", "ssl.keystore.key", "jaas", "token", "private.key")
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
@@ -22,14 +23,13 @@ SHARED = {
     "client.id",
     "client.rack",
     "security.protocol",
-    "ssl.cipher.suites",
     "connections.max.idle.ms",
-    "request.timeout.ms",
     "reconnect.backoff.ms",
     "reconnect.backoff.max.ms",
     "retry.backoff.ms",
     "socket.connection.setup.timeout.ms",
     "metadata.max.age.ms",
+    "sasl.kerberos.min.time.before.relogin",
 }
 #: Consumed below, or without meaning for a Java consumer (producer tuning, librdkafka's own queues and logs).
 HANDLED = {
@@ -92,6 +92,7 @@ CLIENT_ONLY = {
     "retries",
     "delivery.timeout.ms",
     "request.required.acks",
+    "request.timeout.ms",  # librdkafka: how long the broker waits for its replicas; Java: how long the client waits
 }
 #: Settings of a Kafka connection that only a consumer takes; a producer would warn about each of them.
 CONSUMER_ONLY = {"group.id", "auto.offset.reset", "enable.auto.commit", "isolation.level", "session.timeout.ms"}
@@ -123,14 +124,16 @@ def java_settings(kafka: Mapping[str, Any], read_file: Reader | None = None) -> 
         raise ConfigError(f"security.protocol={protocol!r} is none of {', '.join(PROTOCOLS)}.")
     java = {name: str(value) for name, value in kafka.items() if name in SHARED}
     java["security.protocol"] = protocol
+    if java.get("connections.max.idle.ms") == "0":
+        java["connections.max.idle.ms"] = "-1"  # never: for librdkafka that is 0, for Java 0 means at once
     if protocol.endswith("SSL"):
-        java.update(_ssl(kafka, read_file or _read))
+        java.update(_ssl(kafka, read_file or _read_text))
     if protocol.startswith("SASL"):
         java.update(_sasl(kafka))
     return java
 
 
-def _read(path: str) -> str:
+def _read_text(path: str) -> str:
     with open(path, encoding="utf-8") as file:
         return file.read()
 
@@ -147,20 +150,22 @@ def _ssl(kafka: Mapping[str, Any], read_file: Reader) -> dict[str, str]:
         java["ssl.endpoint.identification.algorithm"] = (
             "" if str(identification).lower() == "none" else str(identification)
         )
-    ca = kafka.get("ssl.ca.pem") or (read_file(str(kafka["ssl.ca.location"])) if "ssl.ca.location" in kafka else None)
-    if ca:
-        java.update({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _one_line(ca)})
+    # librdkafka's "probe" is its own search for the system's certificates; Java has those of its runtime.
+    known = {name: value for name, value in kafka.items() if (name, value) != ("ssl.ca.location", "probe")}
+    if ca := _pem(known, "ssl.ca", read_file):
+        java.update({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": ca})
     certificate = _pem(kafka, "ssl.certificate", read_file)
     key = _pem(kafka, "ssl.key", read_file)
     if bool(certificate) != bool(key):
         raise ConfigError("A client certificate needs both ssl.certificate.* and ssl.key.*; only one of them is given.")
     if certificate and key:
+        if found := re.search(r"-BEGIN ((?!ENCRYPTED)\w+ PRIVATE KEY)-", key):
+            raise ConfigError(
+                f"The key in ssl.key.* is of the kind {found.group(1)!r}, which Kafka's Java client cannot read: it takes "
+                "PKCS#8 only. Convert it with `openssl pkcs8 -topk8 -nocrypt -in <key> -out <new key>`."
+            )
         java.update(
-            {
-                "ssl.keystore.type": "PEM",
-                "ssl.keystore.certificate.chain": _one_line(certificate),
-                "ssl.keystore.key": _one_line(key),
-            }
+            {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": certificate, "ssl.keystore.key": key}
         )
         if "ssl.key.password" in kafka:
             java["ssl.key.password"] = str(kafka["ssl.key.password"])
@@ -172,14 +177,15 @@ def _ssl(kafka: Mapping[str, Any], read_file: Reader) -> dict[str, str]:
 
 
 def _pem(kafka: Mapping[str, Any], name: str, read_file: Reader) -> str | None:
-    if f"{name}.pem" in kafka:
-        return str(kafka[f"{name}.pem"])
-    return read_file(str(kafka[f"{name}.location"])) if f"{name}.location" in kafka else None
-
-
-def _one_line(pem: str) -> str:
-    """Java's PEM reader wants the text between the markers with white space only; one line survives every transport."""
-    return " ".join(str(pem).split("\n")).strip()
+    """The text as it is: Java's reader takes only the last certificate of a chain that was put into one line."""
+    if text := kafka.get(f"{name}.pem"):
+        return str(text)
+    if path := kafka.get(f"{name}.location"):
+        try:
+            return read_file(str(path))
+        except (OSError, ValueError) as e:
+            raise ConfigError(f"{name}.location={str(path)!r} cannot be read as PEM: {e}.") from e
+    return None
 
 
 def _sasl(kafka: Mapping[str, Any]) -> dict[str, str]:
@@ -222,7 +228,7 @@ def _oauth(kafka: Mapping[str, Any]) -> dict[str, str]:
     return {
         "sasl.oauthbearer.token.endpoint.url": endpoint,
         "sasl.login.callback.handler.class": (
-            "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
         ),
         "sasl.jaas.config": (
             f"org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required {options};"
@@ -248,4 +254,7 @@ def _required(kafka: Mapping[str, Any], mechanism: str, *names: str) -> tuple[st
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """As Java's tokenizer of a JAAS line reads it back; it ends a text at the end of a line."""
+    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
+        text = text.replace(plain, escaped)
+    return f'"{text}"'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -113,3 +114,15 @@ def group_offsets(
         if partition.offset >= 0:
             offsets.setdefault(partition.topic, {})[str(partition.partition)] = partition.offset
     return offsets
+
+
+#: Operators that keep state between batches, as Spark's analysed plan names them.
+STATEFUL = re.compile(
+    r"\b(Aggregate|Deduplicate\w*|FlatMapGroups\w*|MapGroups\w*WithState|TransformWithState\w*|Join|GlobalLimit|Distinct)\b"
+)
+
+
+def keeps_state(rows: DataFrame) -> bool:
+    """Whether the transform keeps state, which is in the checkpoint and nowhere else."""
+    plan: Any = rows
+    return bool(STATEFUL.search(plan._jdf.queryExecution().analyzed().toString()))

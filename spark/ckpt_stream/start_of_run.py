@@ -12,7 +12,7 @@ from typing import Any
 from ckpt_stream.checkpoint_log import CheckpointLogError, parse_metadata, parse_offsets
 from ckpt_stream.decision import Adoption, CheckpointEnd, Intent, Reconciliation, reconcile
 from ckpt_stream.errors import LedgerLost
-from ckpt_stream.files import CheckpointFiles
+from ckpt_stream.files import CheckpointFiles, ReadableFiles
 from ckpt_stream.ledger import ANCHOR, LedgerRecord, Offsets, digest, ledger_topic, transactional_id
 from ckpt_stream.ledger_reader import open_reader, read_last
 from ckpt_stream.run_record import ADOPTION, FORMAT, now, parse
@@ -34,7 +34,7 @@ class Start:
     adopted: Adoption | None = None
 
 
-def checkpoint_end(files: CheckpointFiles) -> CheckpointEnd:
+def checkpoint_end(files: ReadableFiles) -> CheckpointEnd:
     """Where the checkpoint stands, from two listings and the newest entries."""
     offsets, commits = _numbers(files, "offsets"), _numbers(files, "commits")
     metadata = files.read("metadata")
@@ -54,7 +54,7 @@ def checkpoint_end(files: CheckpointFiles) -> CheckpointEnd:
     return CheckpointEnd(query_id, newest, committed, digests)
 
 
-def _numbers(files: CheckpointFiles, folder: str) -> list[int]:
+def _numbers(files: ReadableFiles, folder: str) -> list[int]:
     return [int(name) for name in files.names(folder) if name.isdigit()]
 
 
@@ -85,7 +85,7 @@ def begin(
     adopted = _adoption(stored) if checkpoint.newest is not None else None
     verdict = reconcile(checkpoint, ledger, replace(intent, adopted=adopted), adopt_ledger=adopt_ledger)
     topics.ensure_ledger(name, intent.lanes)
-    end = _end(files, checkpoint.committed)
+    end = committed_end(files, checkpoint.committed)
     if verdict.adopt is not None:
         adopted = verdict.adopt
         files.write(ADOPTION, json.dumps({"format": FORMAT, "query_id": adopted.query_id, "batch": adopted.batch}))
@@ -108,7 +108,7 @@ def _adoption(stored: str | None) -> Adoption | None:
     return Adoption(document["query_id"], int(document["batch"]))
 
 
-def _end(files: CheckpointFiles, batch: int | None) -> Offsets:
+def committed_end(files: ReadableFiles, batch: int | None) -> Offsets:
     text = files.read(f"offsets/{batch}") if batch is not None else None
     return parse_offsets(text, f"offsets/{batch}").kafka if text else {}
 
@@ -117,7 +117,7 @@ def fence_lanes(kafka: Mapping[str, Any], intent: Intent, lanes: int, timeout_ms
     """Fence whoever wrote to the lanes before, former lanes included: their open transactions are aborted."""
 
     def fence(lane: int) -> None:
-        Transaction(kafka, transactional_id(intent.sink_id, lane), timeout_ms, intent.topic)
+        Transaction(kafka, transactional_id(intent.sink_id, lane), timeout_ms, intent.topic).close()
 
     with ThreadPoolExecutor(FENCES_AT_ONCE) as pool:
         list(pool.map(fence, range(lanes)))
@@ -163,3 +163,4 @@ def write_anchors(
         transaction.abort()
         raise
     transaction.commit(f"anchor the ledger {ledger_topic(at.sink_id)}", {"batch": at.batch})
+    transaction.close()

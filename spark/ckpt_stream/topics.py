@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ckpt_stream.errors import SinkRejected
+from ckpt_stream.errors import SinkError, SinkRejected
 from ckpt_stream.kafka_errors import sink_error
 
 ASK_SECONDS = 30.0
@@ -30,6 +31,10 @@ class Topics:
         from confluent_kafka.admin import AdminClient
 
         self._admin: Any = AdminClient({**kafka, "reconnect.backoff.ms": 10})
+
+    def close(self) -> None:
+        """Let the client go."""
+        self._admin = None
 
     def find(self, name: str) -> Topic | None:
         from confluent_kafka import KafkaException, TopicCollection
@@ -87,7 +92,26 @@ class Topics:
         except KafkaException as e:
             if e.args[0].name() != "TOPIC_ALREADY_EXISTS":
                 raise sink_error(e, f"make the ledger topic {name}") from e
-        return self.get(name, "ledger")
+        return self._wait_for(name, lanes)
+
+    def _wait_for(self, name: str, partitions: int) -> Topic:
+        """A topic just made or widened is not known to every broker at once."""
+        deadline = time.monotonic() + ASK_SECONDS
+        while (topic := self.find(name)) is None or topic.partitions < partitions:
+            if time.monotonic() > deadline:
+                raise SinkError(
+                    f"The ledger topic {name} was made, but Kafka does not show it after {ASK_SECONDS:.0f} s."
+                )
+            time.sleep(0.02)
+        return topic
+
+    def delete(self, name: str) -> None:
+        from confluent_kafka import KafkaException
+
+        try:
+            self._admin.delete_topics([name], operation_timeout=ASK_SECONDS)[name].result()
+        except KafkaException as e:
+            raise sink_error(e, f"delete the topic {name}") from e
 
     def partitions(self, names: tuple[str, ...], pattern: str | None) -> dict[str, list[int]]:
         """The partitions of the source: the topics named, or those that match."""

@@ -30,6 +30,7 @@ class Transaction:
 
         self.id = transactional_id
         self.timeout_ms = timeout_ms
+        failures: list[Any] = []
         settings: dict[str, Any] = {
             "partitioner": "murmur2_random",  # where Java and Spark put a key
             "reconnect.backoff.ms": 10,
@@ -39,14 +40,24 @@ class Transaction:
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
             "delivery.report.only.error": True,
-            "on_delivery": self._on_failed_delivery,
+            # Only a list: a callback that knew this object would keep the client alive for ever.
+            "on_delivery": _failure_collector(failures),
         }
-        self._failed: Any = None
+        self._failures = failures
         self._log = _ProtocolLog() if crash.armed_point == crash.COMMIT_SENT else None
         if self._log is not None:
             settings.update(debug="protocol", logger=self._log)
-        self.producer = Producer(settings)
+        self.producer: Any = Producer(settings)
         self._fence(topic)
+
+    @property
+    def _failed(self) -> Any | None:
+        """The first delivery that failed for good."""
+        return self._failures[0] if self._failures else None
+
+    def close(self) -> None:
+        """Let the client go, without a word to Kafka: what is still open is the next owner's to abort."""
+        self.producer = None
 
     def _fence(self, topic: str) -> None:
         from confluent_kafka import KafkaException
@@ -135,11 +146,6 @@ class Transaction:
             "max_offsets_per_batch."
         )
 
-    def _on_failed_delivery(self, error: Any, _message: Any) -> None:
-        # Purged records fail too, but only because of an earlier failure.
-        if error is not None and self._failed is None and error.name() not in ("_PURGE_QUEUE", "_PURGE_INFLIGHT"):
-            self._failed = error
-
     def _commit_and_crash(self, where: Mapping[str, Any]) -> None:
         """The commit goes out from a thread; the process dies when librdkafka says that it was sent."""
         assert self._log is not None  # noqa: S101
@@ -147,6 +153,15 @@ class Transaction:
         while not self._log.commit_sent:
             self.producer.poll(0.0005)
         crash.reach(crash.COMMIT_SENT, **where)
+
+
+def _failure_collector(failures: list[Any]) -> Any:
+    def on_delivery(error: Any, _message: Any) -> None:
+        # Purged records fail too, but only because of an earlier failure.
+        if error is not None and not failures and error.name() not in ("_PURGE_QUEUE", "_PURGE_INFLIGHT"):
+            failures.append(error)
+
+    return on_delivery
 
 
 class _ProtocolLog:

@@ -1,0 +1,1 @@
+"""Reads Spark's checkpoint files. Pure: imports neither Airflow nor Kafka nor Spark."""

@@ -1,0 +1,38 @@
+"""The files of a checkpoint as Airflow sees them: through fsspec, so any storage that it knows works."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import fsspec
+
+
+class FsspecFiles:
+    """Text files below a checkpoint; the same calls as the driver's `CheckpointFiles`."""
+
+    def __init__(self, checkpoint: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        # A checkpoint changes all the time: a cached listing would be a lie.
+        options = {"use_listings_cache": False, **(storage_options or {})}
+        self._fs, root = fsspec.core.url_to_fs(checkpoint, **options)
+        self.root = str(root).rstrip("/")
+
+    def _path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def exists(self, name: str) -> bool:
+        return bool(self._fs.exists(self._path(name)))
+
+    def read(self, name: str) -> str | None:
+        """The file's text; None when there is no such file."""
+        try:
+            return bytes(self._fs.cat_file(self._path(name))).decode()
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: str) -> list[str]:
+        """The plain names in a folder; none when there is no such folder."""
+        try:
+            return sorted(str(path).rsplit("/", 1)[-1] for path in self._fs.ls(self._path(folder), detail=False))
+        except FileNotFoundError:
+            return []

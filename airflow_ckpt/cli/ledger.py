@@ -1,0 +1,129 @@
+"""`airflow-ckpt ledger`: look at a sink's ledger, and the repairs that a refusal may name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from airflow_ckpt.cli.output import Result, output_for
+from airflow_ckpt.exceptions import CkptError
+
+app = typer.Typer(help="Look at a sink's ledger, and repair it after a refusal.", no_args_is_help=True)
+
+SinkId = Annotated[str, typer.Argument(help="The stream's sink_id; without one of its own, the stream's name.")]
+Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="Kafka's address, host:port[,host:port].")]
+KafkaConfig = Annotated[
+    Path | None, typer.Option("--kafka-config", help="JSON file with librdkafka settings (for a secured Kafka).")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def _kafka(bootstrap: str | None, config: Path | None) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    if config is not None:
+        try:
+            settings = json.loads(config.read_text())
+        except (OSError, ValueError) as e:
+            raise CkptError(f"{config} cannot be read as JSON: {e}") from e
+    if bootstrap:
+        settings["bootstrap.servers"] = bootstrap
+    if "bootstrap.servers" not in settings:
+        raise CkptError("Which Kafka? Give --bootstrap host:port, or --kafka-config with a JSON file of settings.")
+    return settings
+
+
+@app.command()
+def show(
+    sink_id: SinkId, bootstrap: Bootstrap = None, kafka_config: KafkaConfig = None, as_json: AsJson = False
+) -> None:
+    """Show the newest record of every lane."""
+    from dataclasses import asdict
+
+    from ckpt_stream.ledger import ledger_topic
+    from ckpt_stream.start_of_run import read_ledger_ends
+    from ckpt_stream.topics import Topics
+
+    kafka = _kafka(bootstrap, kafka_config)
+    topic = Topics(kafka).get(ledger_topic(sink_id), "ledger")
+    newest = read_ledger_ends(kafka, topic.name, topic.partitions)
+    lanes = [None if record is None else asdict(record) for record in newest]
+    output_for(as_json).result({"topic": topic.name, "lanes": lanes}, _as_table)
+
+
+def _as_table(value: Result) -> Table:
+    table = Table(title=f"newest records of {value['topic']}")
+    for column in ("lane", "batch", "kind", "records", "end offsets", "query", "time"):
+        table.add_column(column)
+    for lane, record in enumerate(value["lanes"]):
+        if record is None:
+            table.add_row(str(lane), "-", "", "", "", "", "")
+        else:
+            ends = json.dumps(record["end"])
+            table.add_row(
+                *map(
+                    str,
+                    (
+                        lane,
+                        record["batch"],
+                        record["kind"],
+                        record["records"],
+                        ends,
+                        record["query_id"],
+                        record["time"],
+                    ),
+                )
+            )
+    return table
+
+
+@app.command()
+def rebuild(
+    sink_id: SinkId,
+    checkpoint: Annotated[str, typer.Option(help="The stream's checkpoint folder.")],
+    sink: Annotated[str, typer.Option(help="The sink topic.")],
+    lanes: Annotated[int, typer.Option(help="The stream's number of lanes.")] = 1,
+    in_doubt: Annotated[
+        str | None, typer.Option(help="A batch in doubt: 'redo' writes it again, 'done' counts it as written.")
+    ] = None,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Anchor the ledger at the checkpoint anew, after the ledger was lost or the sink topic exchanged."""
+    from airflow_ckpt.checkpoint.files import FsspecFiles
+    from ckpt_stream.repair import rebuild as rebuild_ledger
+
+    done = rebuild_ledger(
+        FsspecFiles(checkpoint),
+        _kafka(bootstrap, kafka_config),
+        sink_id=sink_id,
+        sink=sink,
+        lanes=lanes,
+        in_doubt=in_doubt,
+    )
+    value = {"topic": done.topic, "batch": done.batch, "lanes": done.lanes}
+    output_for(as_json).result(value, lambda v: f"{v['topic']}: {v['lanes']} lane(s) anchored at batch {v['batch']}")
+
+
+@app.command()
+def reset(
+    sink_id: SinkId,
+    yes: Annotated[bool, typer.Option("--yes", help="Yes, what is in the sink may be written again.")] = False,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Throw the ledger away, to start over on an empty checkpoint."""
+    from ckpt_stream.repair import reset as reset_ledger
+
+    if not yes:
+        raise CkptError(
+            f"Nothing was deleted. Without the ledger of {sink_id} the next start writes what is in the sink already once "
+            f"more. If that is wanted: `airflow-ckpt ledger reset {sink_id} --yes`"
+        )
+    topic = reset_ledger(_kafka(bootstrap, kafka_config), sink_id)
+    output_for(as_json).result({"deleted": topic}, lambda v: f"{v['deleted']} is deleted")

@@ -1,0 +1,107 @@
+"""Repairs that only a person may order: the ledger anchored at a checkpoint anew, or thrown away.
+
+Both are answers to a refusal. They change the ledger alone; the sink's records stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ckpt_stream.decision import Intent
+from ckpt_stream.errors import LedgerAhead, Refused
+from ckpt_stream.files import ReadableFiles
+from ckpt_stream.lease import refuse_if_alive
+from ckpt_stream.ledger import LedgerRecord, ledger_topic
+from ckpt_stream.run_record import LIVE, RUNS, RunRecord
+from ckpt_stream.start_of_run import checkpoint_end, committed_end, fence_lanes, read_ledger_ends, write_anchors
+from ckpt_stream.topics import Topics
+
+REDO, DONE = "redo", "done"
+TIMEOUT_MS = 60_000
+
+
+class BatchInDoubt(Refused):
+    """A batch is in doubt, and without a ledger only a person can say whether it is in the sink."""
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    topic: str
+    batch: int
+    lanes: int
+
+
+def rebuild(
+    files: ReadableFiles,
+    kafka: Mapping[str, Any],
+    *,
+    sink_id: str,
+    sink: str,
+    lanes: int,
+    in_doubt: str | None = None,
+) -> Rebuilt:
+    """Anchor the ledger at the checkpoint's newest committed batch (or, with ``done``, at the batch in doubt)."""
+    _refuse_if_running(files)
+    topics = Topics(kafka)
+    here = checkpoint_end(files)
+    name = ledger_topic(sink_id)
+    if here.newest is None:
+        raise Refused(
+            "The checkpoint holds no batch yet.",
+            "There is nothing to anchor a ledger at.",
+            f"start the stream; if it is refused because of an old ledger, `airflow-ckpt ledger reset {sink_id}`.",
+        )
+    at = here.committed
+    if here.in_doubt is not None:
+        if in_doubt not in (REDO, DONE):
+            raise BatchInDoubt(
+                f"Batch {here.in_doubt} is in doubt: it was planned, and nothing tells whether it is in the sink.",
+                "If it is there, doing it again doubles its records; if it is not, counting it as done loses them.",
+                f"look at the newest records of {sink} and decide: `airflow-ckpt ledger rebuild {sink_id} --in-doubt redo` "
+                "writes it (again), `--in-doubt done` counts it as written.",
+            )
+        at = here.in_doubt if in_doubt == DONE else here.committed
+    topic = topics.get(sink, "sink")
+    intent = Intent(sink_id, here.query_id or "", lanes, 0, "", sink, topic.id)
+    before = topics.find(name)
+    fence_lanes(kafka, intent, max(lanes, before.partitions if before else 0), TIMEOUT_MS)
+    known = [r for r in read_ledger_ends(kafka, name, before.partitions if before else 0) if r is not None]
+    _refuse_if_ahead(known, here.newest, here.query_id)
+    topics.ensure_ledger(name, lanes)
+    if at is None:  # batch 0 is to be done again: an empty ledger says just that
+        return Rebuilt(name, -1, lanes)
+    anchored = replace(intent, batch=at, digest=here.digests[at])
+    write_anchors(kafka, anchored, committed_end(files, at), run_id="rebuild", application="", timeout_ms=TIMEOUT_MS)
+    return Rebuilt(name, at, lanes)
+
+
+def _refuse_if_running(files: ReadableFiles) -> None:
+    names = [n for n in files.names(RUNS) if n.endswith(".json") and not n.startswith(".")]
+
+    def runs() -> list[RunRecord]:
+        texts = [files.read(f"{RUNS}/{name}") for name in names]
+        return [r for r in (RunRecord.from_json(t) for t in texts if t) if r.state in LIVE]
+
+    # No run is younger than this name.
+    refuse_if_alive(RunRecord(run="~", stream=""), runs)
+
+
+def _refuse_if_ahead(known: list[LedgerRecord], newest: int, query_id: str | None) -> None:
+    for record in known:
+        if record.query_id == query_id and record.batch > newest:
+            raise LedgerAhead(
+                f"The ledger holds batch {record.batch} of this very query, the checkpoint ends at {newest}.",
+                f"Anchoring the ledger at the older checkpoint would write the batches up to {record.batch} twice.",
+                'put the newest checkpoint back; for a stateless stream, start on an empty folder with `start="ledger"`.',
+            )
+
+
+def reset(kafka: Mapping[str, Any], sink_id: str) -> str:
+    """Delete the ledger: the next start on an empty checkpoint begins anew, and may write again what is in the sink."""
+    topics = Topics(kafka)
+    name = ledger_topic(sink_id)
+    topics.get(name, "ledger")
+    topics.delete(name)
+    return name
