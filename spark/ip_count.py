@@ -17,7 +17,6 @@ from ckpt_stream import option, run, well_formed
 LINE = r'^(\S+) \S+ .*?\[([^\]]+)\] "(?:[^"\\]|\\.)*" \d{3} (?:\d+|-)'
 IP = r"^(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]+)$"
 LOG_TIME = "dd/MMM/yyyy:HH:mm:ss Z"
-NUMBER = r"^\d+(\.\d+)?$"
 
 
 def parsed(events: DataFrame) -> DataFrame:
@@ -34,8 +33,7 @@ def parsed(events: DataFrame) -> DataFrame:
 
 
 def _time(text: Column) -> Column:
-    seconds = F.when(text.rlike(NUMBER), text.try_cast("double"))
-    return F.coalesce(F.timestamp_seconds(seconds), F.try_to_timestamp(text))
+    return F.coalesce(F.timestamp_seconds(text.try_cast("double")), F.try_to_timestamp(text))
 
 
 def transform(events: DataFrame) -> DataFrame:

@@ -71,7 +71,8 @@ class StreamConfig:
     offset_mirror_period: float = 30.0
     malformed: str = "skip"
     dead_letter_topic: str | None = None
-    output_mode: str = "append"
+    #: None: what the application says.
+    output_mode: str | None = None
     audit: str = "none"
     ledger_history: int = 1000
     include_headers: bool = False
@@ -160,7 +161,8 @@ def _check_values(c: StreamConfig) -> None:
     _one_of(c, "start", START_MODES)
     _one_of(c, "offset_mirror", MIRROR_MODES)
     _one_of(c, "malformed", MALFORMED_POLICIES)
-    _one_of(c, "output_mode", OUTPUT_MODES)
+    if c.output_mode is not None:
+        _one_of(c, "output_mode", OUTPUT_MODES)
     _one_of(c, "audit", ("none", "record"))
     _at_least(c, "lanes", 1, MAX_LANES, whole=True)
     _at_least(c, "transaction_timeout", 1)

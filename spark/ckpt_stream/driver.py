@@ -40,9 +40,10 @@ Transform = Callable[["DataFrame"], "DataFrame"]
 IGNORE_LEDGER = "CKPT_TEST_IGNORE_LEDGER"
 
 
-def run(transform: Transform, argv: Sequence[str] | None = None) -> NoReturn:
+def run(transform: Transform, *, output_mode: str = "append", argv: Sequence[str] | None = None) -> NoReturn:
     """Run the stream described by the configuration that was passed to the application; never returns.
 
+    ``output_mode`` is what the transform is made for; the stream's configuration may choose another.
     Ends with exit code 0 when the stream was stopped or has finished, otherwise with another one and the reason as the
     last line of the log and in the run record.
     """
@@ -54,7 +55,7 @@ def run(transform: Transform, argv: Sequence[str] | None = None) -> NoReturn:
         print(f"ckpt_stream: {e}", file=sys.stderr, flush=True)
         sys.exit(2)
     spark = session(config)
-    code, last_line = Driver(spark, config, transform).run()
+    code, last_line = Driver(spark, replace(config, output_mode=config.output_mode or output_mode), transform).run()
     spark.stop()
     print(last_line, file=sys.stderr, flush=True)
     sys.exit(code)
@@ -159,7 +160,7 @@ class Driver:
         self.sink = self._build_sink(topics, start)
         writer = (
             rows.writeStream.queryName(config.name)
-            .outputMode(config.output_mode)
+            .outputMode(config.output_mode or "append")
             .option("checkpointLocation", config.checkpoint)
             .foreachBatch(self.sink)
         )

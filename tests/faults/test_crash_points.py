@@ -1,0 +1,96 @@
+"""Every crash point of the protocol, hit for real: the driver and the Python worker die, the next run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ckpt_stream import crash
+from tests.streams import Crashed, StreamUnderTest
+
+pytestmark = pytest.mark.faults
+
+RECORDS = 600
+BATCHES = 2
+#: At these points the batch's records are in Kafka, but in a transaction that will never be committed.
+ABORTED = (crash.MID_PRODUCE, crash.AFTER_FLUSH)
+#: At these, at least one lane of the batch is in the sink, and the replay must skip it.
+SKIPPED = (crash.COMMIT_SENT, crash.AFTER_COMMIT, crash.BETWEEN_LANES, crash.AFTER_LAST_LANE)
+
+
+def feed(stream: StreamUnderTest, first: int) -> list[str]:
+    values = [f"value-{i:05d}" for i in range(first, first + RECORDS)]
+    stream.feed(*values, keys=37)
+    return values
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_a_crash_anywhere_leaves_every_record_once(stream: Callable[..., StreamUnderTest], lanes: int) -> None:
+    """One stream dies at each point in turn; each run resumes after the former one's crash."""
+    under_test = stream("copy_topic", partitions=2, lanes=lanes, max_offsets_per_batch=RECORDS // BATCHES)
+    expected: list[str] = []
+    points = [p for p in crash.POINTS if lanes > 1 or p != crash.BETWEEN_LANES]
+    for point in points:
+        expected += feed(under_test, len(expected))
+        hidden_before = under_test.hidden()
+        # One core, one lane after the other: the crash in lane 1 finds lane 0 done and lane 2 not begun.
+        lane = 1 if lanes > 1 and point not in crash.DRIVER_POINTS else None
+        # The batch after the one that the former crash left in doubt.
+        batch = (under_test.last_batch("offsets") or 0) + 1
+        crashed = under_test.crash_at(point, batch=batch, lane=lane, master="local[1]")
+        assert crashed.hit is not None, f"{point} was not reached:\n{crashed.log[-3000:]}"
+        assert crashed.code != 0
+        crash_left_its_mark(under_test, point, crashed, lanes, hidden_before)
+    ended = under_test.run(master="local[2]")
+    assert ended.code == 0, ended.log[-3000:]
+    assert under_test.values() == expected
+    replays = [b for r in under_test.runs() for b in r.batches]
+    assert {b["batch"] for b in replays if b["skipped"]}, "no replayed lane was skipped: the faults hit nothing"
+
+
+def crash_left_its_mark(stream: StreamUnderTest, point: str, crashed: Crashed, lanes: int, hidden_before: int) -> None:
+    """The fault must have hit inside the window that its name promises."""
+    assert crashed.hit is not None
+    batch = crashed.hit["batch"]
+    assert stream.last_batch("offsets") == batch
+    committed = stream.last_batch("commits")
+    assert committed == (batch if point == crash.AFTER_COMMIT_LOG else batch - 1 if batch else None)
+    in_ledger = {r.lane for r in stream.ledger() if r.batch == batch}
+    if point in ABORTED:
+        assert stream.hidden() > hidden_before, "no record of an aborted transaction is in the sink"
+    expected: dict[str, set[int]] = {
+        crash.COMMIT_SENT: {0, 1} if lanes > 1 else {0},
+        crash.AFTER_COMMIT: {0, 1} if lanes > 1 else {0},
+        crash.BETWEEN_LANES: {0},
+        crash.AFTER_LAST_LANE: set(range(lanes)),
+        crash.AFTER_COMMIT_LOG: set(range(lanes)),
+        crash.OFFSETS_LOGGED: set(),
+    }
+    assert in_ledger == expected.get(point, {0} if lanes > 1 else set())
+
+
+def duplicates(values: list[str]) -> int:
+    return len(values) - len(set(values))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("Spark's own sink", {"guarantee": "at_least_once"}),
+        ("the ledger's decision switched off", {"env": {"CKPT_TEST_IGNORE_LEDGER": "1"}}),
+    ],
+)
+def test_the_same_crash_without_the_protocol_shows_duplicates(
+    stream: Callable[..., StreamUnderTest], name: str, options: dict[str, Any]
+) -> None:
+    under_test = stream("copy_topic", partitions=2)
+    expected = feed(under_test, 0)
+    crashed = under_test.crash_at(crash.AFTER_LAST_LANE, **options)
+    assert crashed.hit is not None, crashed.log[-3000:]
+    assert under_test.run(**options).code == 0
+    seen = under_test.values()
+    assert set(seen) == set(expected)
+    assert duplicates(seen) == RECORDS, f"{name} should have written the batch twice"

@@ -1,0 +1,189 @@
+"""One life of the driver: stop requests, ends, time limits, the run record and the offset mirror."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+
+from ckpt_stream import run_record
+from tests.streams import StreamUnderTest
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.integration
+
+Make = Callable[..., StreamUnderTest]
+
+
+def copy(events: Any) -> Any:
+    return events.select("key", "value")
+
+
+def numbered(count: int, first: int = 0) -> list[str]:
+    return [f"value-{i:05d}" for i in range(first, first + count)]
+
+
+def group_offsets(stream: StreamUnderTest) -> dict[int, int]:
+    """What Kafka's own tools see of the stream."""
+    admin = AdminClient(dict(stream.kafka))
+    group = ConsumerGroupTopicPartitions(stream.name)
+    found = admin.list_consumer_group_offsets([group])[stream.name].result(30)
+    return {tp.partition: tp.offset for tp in found.topic_partitions if tp.offset >= 0}
+
+
+@contextmanager
+def running(stream: StreamUnderTest, spark: Any, **changes: Any) -> Iterator[list[tuple[int, str]]]:
+    """The stream runs without end in a thread; the list gets its outcome. It is stopped at the end of the block."""
+    outcome: list[tuple[int, str]] = []
+    thread = threading.Thread(target=lambda: outcome.append(stream.drive(spark, copy, drain=False, **changes)))
+    thread.start()
+    try:
+        wait_for(lambda: stream.runs() and stream.runs()[-1].state == "RUNNING", "the stream to run")
+        yield outcome
+    finally:
+        request_stop(stream)
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def request_stop(stream: StreamUnderTest) -> None:
+    (stream.checkpoint / run_record.STOP).write_text(run_record.stop_request("a test", "because"))
+
+
+def test_the_groups_lag_is_right_after_every_batch(spark: Any, stream: Make) -> None:
+    under_test = stream(partitions=2)
+    with running(under_test, spark):
+        for step in range(3):
+            under_test.feed(*numbered(20, step * 20))
+            wait_for(lambda: len(under_test.values()) == (step + 1) * 20, "the batch")  # noqa: B023
+            end = wait_for(lambda: under_test.ledger()[-1].end[under_test.source], "the ledger")
+            wait_for(lambda: group_offsets(under_test) == {int(p): o for p, o in end.items()}, "the mirror")  # noqa: B023
+    assert sum(group_offsets(under_test).values()) == 60
+
+
+@pytest.mark.parametrize(("mode", "seen"), [("disabled", {}), ("periodic", {0: 5}), ("on_checkpoint", {0: 5})])
+def test_the_offset_mirror_has_three_modes(spark: Any, stream: Make, mode: str, seen: dict[int, int]) -> None:
+    under_test = stream(offset_mirror=mode, offset_mirror_period=3600)
+    under_test.feed(*numbered(5))
+    under_test.drive(spark, copy)
+    assert group_offsets(under_test) == seen
+
+
+def test_a_stop_request_ends_the_run_between_batches_and_nothing_is_lost(spark: Any, stream: Make) -> None:
+    under_test = stream(max_offsets_per_batch=20)
+    under_test.feed(*numbered(2000))
+    with running(under_test, spark) as outcome:
+        wait_for(lambda: len(under_test.committed()) >= 100, "some batches")
+    code, line = outcome[0]
+    assert (code, line.split()[-1]) == (0, "STOPPED")
+    assert under_test.runs()[-1].state == "STOPPED"
+    stopped_at = len(under_test.committed())
+    assert stopped_at < 2000
+    # What was begun was finished: the ledger has nothing that the commit log lacks.
+    assert under_test.ledger()[-1].batch == under_test.last_batch("commits")
+    assert under_test.drive(spark, copy, max_offsets_per_batch=None)[0] == 0
+    assert under_test.values() == numbered(2000)
+
+
+def test_a_stop_request_of_an_earlier_run_does_not_stop_the_next_one(spark: Any, stream: Make) -> None:
+    under_test = stream()
+    under_test.feed("a")
+    under_test.drive(spark, copy)
+    request_stop(under_test)
+    under_test.feed("b")
+    code, line = under_test.drive(spark, copy)
+    assert (code, line.split()[-1]) == (0, "FINISHED")
+    assert under_test.values() == ["a", "b"]
+
+
+def test_the_run_ends_at_the_offsets_it_was_given(spark: Any, stream: Make) -> None:
+    under_test = stream(max_offsets_per_batch=10)
+    under_test.feed(*numbered(100))
+    stop_at = {under_test.source: {"0": 25}}
+    code, line = under_test.drive(spark, copy, drain=False, stop_at=stop_at)
+    assert (code, line.split()[-1]) == (0, "FINISHED")
+    assert under_test.values() == numbered(30)
+
+
+def test_a_batch_that_takes_too_long_ends_the_run_and_is_done_again(spark: Any, stream: Make) -> None:
+    under_test = stream()
+    under_test.feed("a")
+
+    def slow(events: Any) -> Any:
+        def wait(rows: Any) -> Any:
+            for batch in rows:
+                time.sleep(20)
+                yield batch
+
+        return events.select("key", "value").mapInArrow(wait, "key binary, value binary")
+
+    code, line = under_test.drive(spark, slow, batch_timeout=2)
+    assert code == 1
+    assert "BatchTimeout" in line
+    assert "batch_timeout" in line
+    assert under_test.runs()[-1].failure.restart_may_help  # type: ignore[union-attr]
+    assert under_test.drive(spark, copy)[0] == 0
+    assert under_test.values() == ["a"]
+
+
+def test_the_minimum_pause_between_batches_is_kept(spark: Any, stream: Make) -> None:
+    from datetime import datetime
+
+    under_test = stream(max_offsets_per_batch=5, min_pause=1.0)
+    under_test.feed(*numbered(15))
+    under_test.drive(spark, copy)
+    batches = under_test.runs()[-1].batches
+    gaps = [
+        (datetime.fromisoformat(b["started"]) - datetime.fromisoformat(a["ended"])).total_seconds()
+        for a, b in itertools.pairwise(batches)
+    ]
+    assert len(gaps) == 2
+    assert all(gap >= 0.99 for gap in gaps)
+
+
+def test_the_run_record_tells_the_whole_story(spark: Any, stream: Make) -> None:
+    under_test = stream(lanes=2, max_offsets_per_batch=50)
+    under_test.feed(*numbered(120))
+    under_test.drive(spark, copy)
+    run = under_test.runs()[-1]
+    assert [h["state"] for h in run.history] == ["STARTING", "RUNNING", "FINISHED"]
+    assert run.reconciliation == "fresh start"
+    assert run.spark["application_id"] == spark.sparkContext.applicationId
+    assert run.driver["pid"]
+    assert run.totals == {
+        "batches": 3, "input_rows": 120, "records": 120, "skipped": 0, "malformed": 0, "dead_letters": 0
+    }  # fmt: skip
+    first = run.batches[0]
+    assert first["batch"] == 0
+    assert first["input_rows"] == 50
+    assert first["end"] == {under_test.source: {"0": 50}}
+    assert {lane["lane"] for lane in first["lanes"]} == {0, 1}
+    assert all(lane["commit_ms"] > 0 for lane in first["lanes"])
+    under_test.feed("x")
+    under_test.drive(spark, copy)
+    assert under_test.runs()[-1].reconciliation == "clean resume after batch 2"
+
+
+def test_the_restart_history_counts_failures_and_not_stops(spark: Any, stream: Make) -> None:
+    under_test = stream()
+    under_test.feed("a")
+
+    def broken(events: Any) -> Any:
+        return events.selectExpr("key", "cast(raise_error('broken') as string) as value")
+
+    assert under_test.drive(spark, broken)[0] == 1
+    assert under_test.drive(spark, broken)[0] == 1
+    assert under_test.drive(spark, copy)[0] == 0
+    assert under_test.drive(spark, copy)[0] == 0
+    history = run_record.entries((under_test.checkpoint / run_record.RESTARTS).read_text(), "history")
+    assert [entry["after_state"] for entry in history] == ["FAILED", "FAILED"]
+    assert all("broken" in entry["reason"] for entry in history)
+    runs = [r.run for r in under_test.runs()]
+    assert [entry["run"] for entry in history] == runs[1:3]

@@ -1,0 +1,163 @@
+"""Each named refusal, provoked for real: nothing is written, and the message holds what helps."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ckpt_stream import crash
+from ckpt_stream.ledger import ledger_topic
+from tests.kafka_io import read_all
+from tests.streams import StreamUnderTest
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.integration
+
+Make = Callable[..., StreamUnderTest]
+
+
+def copy(events: Any) -> Any:
+    return events.select("key", "value")
+
+
+def everything(stream: StreamUnderTest) -> list[Any]:
+    """All that is in the sink, uncommitted records included."""
+    return read_all(stream.kafka, stream.sink, isolation="read_uncommitted")
+
+
+@contextmanager
+def nothing_is_written(*streams: StreamUnderTest) -> Iterator[None]:
+    before = [everything(s) for s in streams]
+    yield
+    assert [everything(s) for s in streams] == before
+
+
+def refused(stream: StreamUnderTest, outcome: tuple[int, str], error: str, *words: str) -> None:
+    code, line = outcome
+    assert code == 1, line
+    assert f"FAILED: {error}: " in line
+    assert "What helps: " in line
+    for word in words:
+        assert word in line, f"{word!r} is not in: {line}"
+    failure = stream.runs()[-1].failure
+    assert failure is not None
+    assert failure.restart_may_help is False
+
+
+def test_a_deleted_checkpoint_is_refused(spark: Any, stream: Make) -> None:
+    under_test = stream()
+    under_test.feed("a", "b")
+    under_test.drive(spark, copy)
+    shutil.rmtree(under_test.checkpoint)
+    with nothing_is_written(under_test):
+        outcome = under_test.drive(spark, copy)
+    refused(under_test, outcome, "ForeignLedger", "written twice", 'start="ledger"', "airflow-ckpt ledger reset")
+
+
+def test_a_checkpoint_rolled_back_to_a_copy_is_refused(spark: Any, stream: Make) -> None:
+    under_test = stream()
+    under_test.feed("a")
+    under_test.drive(spark, copy)
+    shutil.copytree(under_test.checkpoint, under_test.folder / "copy")
+    under_test.feed("b")
+    under_test.drive(spark, copy)
+    shutil.rmtree(under_test.checkpoint)
+    shutil.copytree(under_test.folder / "copy", under_test.checkpoint)
+    with nothing_is_written(under_test):
+        outcome = under_test.drive(spark, copy)
+    refused(under_test, outcome, "LedgerAhead", "rolled back or cloned", "twice", 'start="ledger"')
+
+
+def test_a_second_query_on_the_ledger_is_refused(spark: Any, stream: Make) -> None:
+    under_test = stream()
+    under_test.feed("a")
+    under_test.drive(spark, copy)
+    second = {"checkpoint": str(under_test.folder / "second"), "name": "second", "sink_id": under_test.name}
+    with nothing_is_written(under_test):
+        code, line = under_test.drive(spark, copy, **second)
+    assert code == 1
+    assert "ForeignLedger" in line
+    assert "sink_id of its own" in line
+
+
+def test_a_deleted_ledger_topic_is_refused(spark: Any, stream: Make, admin: AdminClient) -> None:
+    under_test = stream()
+    under_test.feed("a")
+    under_test.drive(spark, copy)
+    topic = ledger_topic(under_test.name)
+    admin.delete_topics([topic])[topic].result(30)
+    under_test.feed("b")
+    with nothing_is_written(under_test):
+        outcome = under_test.drive(spark, copy)
+    refused(under_test, outcome, "LedgerLost", topic, "written twice", "airflow-ckpt ledger rebuild")
+
+
+def test_a_sink_topic_made_again_is_refused(spark: Any, stream: Make, admin: AdminClient) -> None:
+    under_test = stream()
+    under_test.feed("a")
+    under_test.drive(spark, copy)
+    admin.delete_topics([under_test.sink])[under_test.sink].result(30)
+    wait_for(lambda: under_test.sink not in admin.list_topics(timeout=10).topics, "the topic to be gone")
+    admin.create_topics([NewTopic(under_test.sink, 1, 1)])[under_test.sink].result(30)
+    under_test.feed("b")
+    with nothing_is_written(under_test):
+        outcome = under_test.drive(spark, copy)
+    refused(under_test, outcome, "SinkRecreated", under_test.sink, "airflow-ckpt ledger rebuild")
+
+
+def test_lanes_changed_with_a_batch_in_doubt_are_refused(spark: Any, stream: Make) -> None:
+    under_test = stream(lanes=3)
+    under_test.feed(*map(str, range(100)), keys=20)
+    crashed = under_test.crash_at(crash.AFTER_COMMIT, lane=1, master="local[1]")
+    assert crashed.hit is not None, crashed.log[-2000:]
+    with nothing_is_written(under_test):
+        outcome = under_test.drive(spark, copy, lanes=2)
+    refused(under_test, outcome, "LanesChanged", "in doubt", "lanes=3")
+    assert under_test.drive(spark, copy)[0] == 0
+    assert under_test.values() == sorted(map(str, range(100)))
+
+
+def test_a_batch_that_does_not_replay_identically_is_refused(spark: Any, stream: Make) -> None:
+    under_test = stream()
+    under_test.feed("a", "b")
+    crashed = under_test.crash_at(crash.AFTER_LAST_LANE)
+    assert crashed.hit is not None, crashed.log[-2000:]
+
+    def changed(events: Any) -> Any:
+        return events.selectExpr("key", "concat(cast(value as string), '!') as value")
+
+    with nothing_is_written(under_test):
+        outcome = under_test.drive(spark, changed)
+    refused(under_test, outcome, "ReplayDiffers", "does not replay identically", "version of the application")
+
+
+def test_a_second_driver_on_a_live_checkpoint_is_refused(spark: Any, stream: Make) -> None:
+    under_test = stream(drain=False, heartbeat=0.5)
+    running = under_test.start()
+    try:
+        wait_for(lambda: [r for r in under_test.runs() if r.state == "RUNNING"], "the first driver to run", seconds=90)
+        with nothing_is_written(under_test):
+            outcome = under_test.drive(spark, copy)
+        refused(under_test, outcome, "DriverAlive", str(under_test.runs()[0].driver["pid"]), "airflow-ckpt stop")
+        # The first one is not disturbed.
+        under_test.feed("a")
+        wait_for(lambda: under_test.values() == ["a"], "the first driver to go on")
+    finally:
+        running.kill()
+
+
+def test_a_damaged_checkpoint_is_refused_by_name(spark: Any, stream: Make) -> None:
+    under_test = stream(max_offsets_per_batch=1)
+    under_test.feed("a", "b", "c")
+    under_test.drive(spark, copy)
+    for number in (1, 2):
+        (under_test.checkpoint / "commits" / str(number)).unlink()
+    with nothing_is_written(under_test):
+        code, line = under_test.drive(spark, copy)
+    assert code == 1
+    assert "at most one batch can be in doubt" in line

@@ -1,0 +1,192 @@
+"""The sink on a real broker with a real Spark: what goes in comes out once, and what Kafka refuses ends in clear words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ckpt_stream.checksum import add, record_hasher
+from ckpt_stream.ledger import ANCHOR, ledger_topic
+from tests.kafka_io import produce, read_all
+from tests.streams import StreamUnderTest
+
+pytestmark = pytest.mark.integration
+
+Make = Callable[..., StreamUnderTest]
+
+
+def copy(events: DataFrame) -> DataFrame:
+    return events.select("key", "value")
+
+
+def numbered(count: int, first: int = 0) -> list[str]:
+    return [f"value-{i:05d}" for i in range(first, first + count)]
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_every_record_arrives_once_and_the_ledger_adds_up_to_the_sink(spark: Any, stream: Make, lanes: int) -> None:
+    under_test = stream(partitions=3, lanes=lanes, max_offsets_per_batch=200)
+    under_test.feed(*numbered(500), keys=23)
+    code, line = under_test.drive(spark, copy)
+    assert (code, line.split()[-1]) == (0, "FINISHED")
+    assert under_test.values() == numbered(500)
+    ledger, hash_of = under_test.ledger(), record_hasher()
+    assert sum(r.records for r in ledger) == 500
+    total = 0
+    for record in under_test.committed():
+        total = add(total, hash_of(record.key, record.value))
+    assert total == sum(r.checksum for r in ledger) % 2**64
+    assert {(r.batch, r.lane) for r in ledger} == {(b, lane) for b in range(3) for lane in range(lanes)}
+    assert under_test.hidden() == 0
+
+
+def test_the_source_ranges_of_successive_batches_touch(spark: Any, stream: Make) -> None:
+    under_test = stream(partitions=2, max_offsets_per_batch=100)
+    under_test.feed(*numbered(300))
+    under_test.drive(spark, copy)
+    ledger = under_test.ledger()
+    assert ledger[0].start == {under_test.source: {"0": 0, "1": 0}}
+    assert [r.start for r in ledger[1:]] == [r.end for r in ledger[:-1]]
+
+
+def test_a_lane_without_rows_still_writes_its_ledger_record(spark: Any, stream: Make) -> None:
+    under_test = stream(lanes=3)
+    under_test.feed(*numbered(50), keys=1)
+    under_test.drive(spark, copy)
+    assert sorted(r.records for r in under_test.ledger()) == [0, 0, 50]
+
+
+def test_null_keys_and_null_values_pass_through(spark: Any, stream: Make) -> None:
+    under_test = stream(lanes=2)
+    produce(under_test.kafka, under_test.source, [(None, "a"), ("k", None), (None, None), ("", ""), ("k", "b")])
+    code, line = under_test.drive(spark, copy)
+    assert code == 0, line
+    seen = {(r.key, r.value) for r in under_test.committed()}
+    assert seen == {(None, b"a"), (b"k", None), (None, None), (b"", b""), (b"k", b"b")}
+
+
+def test_headers_and_explicit_partitions_pass_through(spark: Any, stream: Make) -> None:
+    def transform(events: DataFrame) -> DataFrame:
+        header = F.struct(F.lit("origin").alias("key"), F.col("key").alias("value"))
+        partition = F.col("value").cast("string").cast("int") % 3
+        return events.select("key", "value", F.array(header).alias("headers"), partition.alias("partition"))
+
+    under_test = stream(partitions=3)
+    under_test.feed(*map(str, range(30)), keys=4)
+    code, line = under_test.drive(spark, transform)
+    assert code == 0, line
+    records = under_test.committed()
+    assert len(records) == 30
+    assert all(r.partition == int(r.value or b"") % 3 for r in records)
+    assert all(r.headers == (("origin", r.key),) for r in records)
+
+
+def test_the_audit_header_names_batch_lane_and_place(spark: Any, stream: Make) -> None:
+    under_test = stream(audit="record", max_offsets_per_batch=10)
+    under_test.feed(*numbered(20))
+    under_test.drive(spark, copy)
+    places = [dict(r.headers)["ckpt"].decode() for r in under_test.committed()]
+    assert places == [f"{batch}/0/{n}" for batch in range(2) for n in range(10)]
+
+
+def test_keys_land_where_sparks_own_sink_puts_them(spark: Any, stream: Make) -> None:
+    ours, sparks = stream(partitions=5), stream(partitions=5, guarantee="at_least_once")
+    for under_test in (ours, sparks):
+        under_test.feed(*numbered(200), keys=67)
+        under_test.checkpoint.mkdir(parents=True, exist_ok=True)
+    assert ours.drive(spark, copy)[0] == 0
+    assert sparks.drive(spark, copy, checkpoint=str(sparks.folder / "other"))[0] == 0
+    where = [{r.key: r.partition for r in s.committed()} for s in (ours, sparks)]
+    assert where[0] == where[1]
+    assert len(set(where[0].values())) == 5
+
+
+def test_records_of_aborted_source_transactions_are_not_read(spark: Any, stream: Make) -> None:
+    from confluent_kafka import Producer
+
+    under_test = stream()
+    producer = Producer({**under_test.kafka, "transactional.id": under_test.source})
+    producer.init_transactions()
+    for value, commit in (("kept", True), ("dropped", False), ("also kept", True)):
+        producer.begin_transaction()
+        producer.produce(under_test.source, value)
+        producer.commit_transaction() if commit else producer.abort_transaction()
+    assert under_test.drive(spark, copy)[0] == 0
+    assert under_test.values() == ["also kept", "kept"]
+
+
+def test_a_full_client_queue_is_waited_for(spark: Any, stream: Make) -> None:
+    under_test = stream()
+    under_test.feed(*numbered(3000))
+    kafka = {**under_test.kafka, "queue.buffering.max.messages": 50}
+    code, line = under_test.drive(spark, copy, kafka=kafka)
+    assert code == 0, line
+    assert under_test.values() == numbered(3000)
+
+
+def test_lanes_can_be_changed_at_a_clean_stop(spark: Any, stream: Make) -> None:
+    under_test = stream()
+    for step, lanes in enumerate((1, 3, 2)):
+        under_test.feed(*numbered(100, step * 100), keys=29)
+        code, line = under_test.drive(spark, copy, lanes=lanes)
+        assert code == 0, line
+    assert under_test.values() == numbered(300)
+    anchors = [(r.batch, r.lanes, r.lane) for r in under_test.ledger() if r.kind == ANCHOR]
+    assert sorted(anchors) == [(0, 3, 0), (0, 3, 1), (0, 3, 2), (1, 2, 0), (1, 2, 1)]
+
+
+def test_old_ledger_records_are_tombstoned(spark: Any, stream: Make) -> None:
+    under_test = stream(ledger_history=2, max_offsets_per_batch=10)
+    under_test.feed(*numbered(50))
+    under_test.drive(spark, copy)
+    found = read_all(under_test.kafka, ledger_topic(under_test.name))
+    assert [r.key for r in found if r.value is None] == [b"0/0", b"0/1", b"0/2"]
+
+
+@pytest.mark.parametrize(
+    ("size", "changes", "words"),
+    [
+        (1_200_000, {}, ("MSG_SIZE_TOO_LARGE", "max.message.bytes", "key-0")),
+        (10, {"sink": "no-such-topic"}, ("no-such-topic", "does not exist", "kafka-topics.sh --create")),
+        (10, {"transaction_timeout": 3600}, ("INVALID_TRANSACTION_TIMEOUT", "transaction.max.timeout.ms")),
+    ],
+)
+def test_what_kafka_will_never_take_ends_the_run_with_the_reason(
+    spark: Any, stream: Make, size: int, changes: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    under_test = stream()
+    under_test.feed("small")
+
+    def transform(events: DataFrame) -> DataFrame:
+        return events.select("key", F.expr(f"repeat('x', {size})").alias("value"))
+
+    code, line = under_test.drive(spark, transform, **changes)
+    assert code == 1
+    assert all(word in line for word in words), line
+    failure = under_test.runs()[-1].failure
+    assert failure is not None
+    assert (failure.error, failure.restart_may_help) == ("SinkRejected", False)
+    assert under_test.committed() == []
+
+
+def test_a_partition_that_does_not_exist_is_an_error_not_a_loop(spark: Any, stream: Make) -> None:
+    under_test = stream(partitions=2)
+    under_test.feed("a")
+    code, line = under_test.drive(
+        spark, lambda e: e.select("key", "value", F.lit(7).alias("partition")), transaction_timeout=5
+    )
+    assert code == 1
+    assert "partition" in line.lower()
+    assert under_test.committed() == []
+
+
+def test_columns_the_sink_does_not_know_are_named(spark: Any, stream: Make) -> None:
+    under_test = stream()
+    under_test.feed("a")
+    code, line = under_test.drive(spark, lambda e: e.select("key", "value", F.lit(1).alias("weight")))
+    assert code == 1
+    assert "weight" in line
