@@ -52,41 +52,49 @@ def _never(_point: str, **_where: Any) -> None:
     """Not armed."""
 
 
-def _armed(order: dict[str, Any]) -> Reach:
-    def reach(point: str, *, batch: int, lane: int | None = None, driver_pids: tuple[int, ...] = ()) -> None:
-        if order["point"] != point:
-            return
-        if any(order.get(name) is not None and order[name] != at for name, at in (("batch", batch), ("lane", lane))):
-            return
-        victims = [*driver_pids] if order["kill"] in ("driver", "both") else []
-        if order["kill"] in ("worker", "both"):
-            victims.append(os.getpid())
-        if not victims:
-            return  # nobody would die here: no proof either
-        try:
-            marker = os.open(order["once"], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        except FileExistsError:
-            return
-        os.write(marker, json.dumps({"point": point, "batch": batch, "lane": lane, "pid": os.getpid()}).encode())
-        os.fsync(marker)
-        for pid in victims:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    return reach
+def is_due(point: str, *, batch: int, lane: int | None = None, driver_pids: tuple[int, ...] = ()) -> bool:
+    """Whether this very place is armed, has not been hit yet, and there is somebody to die."""
+    if _order is None or _order["point"] != point or os.path.exists(_order["once"]) or not _victims(driver_pids):
+        return False
+    return all(_order.get(name) in (None, at) for name, at in (("batch", batch), ("lane", lane)))
 
 
-def _from_environment() -> tuple[str | None, Reach]:
+def _victims(driver_pids: tuple[int, ...]) -> list[int]:
+    """Whom to kill, this process last."""
+    kill = _order["kill"] if _order else ""
+    return [
+        *(driver_pids if kill in ("driver", "both") else ()),
+        *([os.getpid()] if kill in ("worker", "both") else ()),
+    ]
+
+
+def _reach(point: str, *, batch: int, lane: int | None = None, driver_pids: tuple[int, ...] = ()) -> None:
+    if _order is None or not is_due(point, batch=batch, lane=lane, driver_pids=driver_pids):
+        return
+    try:
+        marker = os.open(_order["once"], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        return
+    os.write(marker, json.dumps({"point": point, "batch": batch, "lane": lane, "pid": os.getpid()}).encode())
+    os.fsync(marker)
+    for pid in _victims(driver_pids):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _from_environment() -> dict[str, Any] | None:
     text = os.environ.get(ENVIRONMENT)
     if not text:
-        return None, _never
-    order = json.loads(text)
+        return None
+    order: dict[str, Any] = json.loads(text)
     if order["point"] not in POINTS:
         raise ValueError(f"{ENVIRONMENT} names the crash point {order['point']!r}; there are {', '.join(POINTS)}")
     if order.get("kill") not in VICTIMS or not order.get("once"):
         raise ValueError(f"{ENVIRONMENT} needs `kill`, one of {', '.join(VICTIMS)}, and `once`, the path of a file")
-    return order["point"], _armed(order)
+    return order
 
 
+_order = _from_environment()
 #: The armed point, or None; and the function that the protocol calls at each point.
-armed_point, reach = _from_environment()
+armed_point: str | None = _order["point"] if _order else None
+reach: Reach = _reach if _order else _never

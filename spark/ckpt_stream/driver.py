@@ -19,6 +19,7 @@ from ckpt_stream.failure import describe
 from ckpt_stream.files import CheckpointFiles
 from ckpt_stream.lane import LaneSpec
 from ckpt_stream.lease import refuse_if_alive, this_driver
+from ckpt_stream.ledger import Offsets
 from ckpt_stream.offset_mirror import OffsetMirror
 from ckpt_stream.records import Handling, handling
 from ckpt_stream.run_record import RunRecord
@@ -211,17 +212,24 @@ class Driver:
         exactly_once = config.guarantee != AT_LEAST_ONCE
         write = write_lanes if exactly_once else write_at_least_once(java_settings(self.kafka))
 
-        def check_topic() -> None:
-            found = topics.get(config.sink, "sink")
-            if found.id != self._topic_id:
+        others = (config.dead_letter_topic,) if config.dead_letter_topic else ()
+
+        def look_at_sink() -> Offsets:
+            found, ends = topics.look(config.sink, *others)
+            if found is None or found.id != self._topic_id:
+                now = (
+                    "is gone"
+                    if found is None
+                    else f"was deleted and made again (id {found.id} instead of {self._topic_id})"
+                )
                 raise SinkRecreated(
-                    f"The sink topic {config.sink!r} was deleted and made again while the stream ran (id {found.id} instead "
-                    f"of {self._topic_id}).",
+                    f"The sink topic {config.sink!r} {now} while the stream ran.",
                     "What earlier batches wrote is gone.",
                     f"find out who did it; accept the loss with `airflow-ckpt ledger rebuild {config.sink_id}`.",
                 )
+            return ends
 
-        return Sink(self.files, spec, write, config.min_pause, check_topic)
+        return Sink(self.files, spec, write, config.min_pause, look_at_sink)
 
     def _new_record(self) -> RunRecord:
         config, context = self.config, self.spark.sparkContext

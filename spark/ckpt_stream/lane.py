@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,6 +37,7 @@ class LaneSpec:
     application: str
     transaction_timeout_ms: int
     history: int
+    sink_start: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     dead_letter_topic: str | None = None
     audit: bool = False
     #: For crash points only.
@@ -146,7 +147,7 @@ def _write(
 
 
 def _produce(transaction: Transaction, spec: LaneSpec, lane: int, rows: Any, tally: Tally) -> None:
-    first = tally.records + tally.dead_letters
+    place = {False: tally.records, True: tally.dead_letters}
     tally.count(rows)
     keys, values = rows.column("key").to_pylist(), rows.column("value").to_pylist()
     extras = [_column(rows, name) for name in ("headers", "partition", "dead_letter")]
@@ -158,7 +159,9 @@ def _produce(transaction: Transaction, spec: LaneSpec, lane: int, rows: Any, tal
         record: dict[str, Any] = {"key": key, "value": value}
         pairs = [(header["key"], header["value"]) for header in headers[i] or ()]
         if spec.audit:
-            pairs.append((AUDIT_HEADER, f"{spec.intent.batch}/{lane}/{first + i}".encode()))
+            is_dead = bool(dead[i])
+            pairs.append((AUDIT_HEADER, f"{spec.intent.batch}/{lane}/{place[is_dead]}".encode()))
+            place[is_dead] += 1
         if pairs:
             record["headers"] = pairs
         if dead[i]:
@@ -203,6 +206,8 @@ def _produce_ledger(transaction: Transaction, spec: LaneSpec, lane: int, tally: 
         topic_id=intent.topic_id,
         application=spec.application,
         time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        sink_start=spec.sink_start,
+        audited=spec.audit,
         dead_letter_topic=spec.dead_letter_topic,
         dead_letters=tally.dead_letters,
         dead_letter_checksum=tally.dead_letter_checksum,

@@ -48,6 +48,10 @@ class LedgerRecord:
     application: str
     time: str
     kind: str = BATCH
+    #: Where the sink and the dead-letter topic ended when the batch began: everything of it lies behind.
+    sink_start: Offsets = field(default_factory=dict)
+    #: Each record carries the audit header.
+    audited: bool = False
     #: Records and checksum of what went to the dead-letter topic, in the same transaction.
     dead_letter_topic: str | None = None
     dead_letters: int = 0

@@ -51,14 +51,16 @@ def read_last(consumer: Any, topic: str, lane: int, seconds: float = READ_SECOND
 
 
 def read_lane(consumer: Any, topic: str, lane: int, seconds: float = READ_SECONDS) -> list[LedgerRecord]:
-    """Every record of a lane in the order written, tombstoned ones left out."""
+    """Every record of a lane in the order written, tombstoned ones left out. One written twice is there twice."""
     low, end = _bounds(consumer, topic, lane, seconds)
-    kept: dict[bytes, LedgerRecord] = {}
+    kept: list[tuple[bytes, LedgerRecord]] = []
+    tombstoned: set[bytes] = set()
     for key, record in _read(consumer, topic, lane, low, end, seconds):
-        kept.pop(key, None)
-        if record is not None:
-            kept[key] = record
-    return list(kept.values())
+        if record is None:
+            tombstoned.add(key)
+        else:
+            kept.append((key, record))
+    return [record for key, record in kept if key not in tombstoned]
 
 
 def _bounds(consumer: Any, topic: str, lane: int, seconds: float) -> tuple[int, int]:

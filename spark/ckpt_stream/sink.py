@@ -77,11 +77,11 @@ class Sink:
         spec: LaneSpec,
         write: Callable[[DataFrame, LaneSpec], tuple[dict[str, Any], ...]],
         min_pause: float,
-        check_topic: Callable[[], None],
+        look_at_sink: Callable[[], Offsets],
     ) -> None:
         self.progress = Progress()
         self._files, self._spec, self._write = files, spec, write
-        self._min_pause, self._check_topic = min_pause, check_topic
+        self._min_pause, self._look_at_sink = min_pause, look_at_sink
         self._previous_end: tuple[int, Offsets] | None = None
         self._last_ended = float("-inf")
 
@@ -117,12 +117,12 @@ class Sink:
         start, end = self._start_offsets(batch), parse_offsets(text, f"offsets/{batch}").kafka
         where = {"batch": batch, "driver_pids": self._spec.driver_pids}
         crash.reach(crash.OFFSETS_LOGGED, **where)
-        self._check_topic()
+        sink_start = self._look_at_sink()
         query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         intent = replace(
             self._spec.intent, batch=batch, digest=digest(text), query_id=query_id or self._spec.intent.query_id
         )
-        spec = replace(self._spec, intent=intent, start=start, end=end)
+        spec = replace(self._spec, intent=intent, start=start, end=end, sink_start=sink_start)
         lanes = self._write(rows, spec)
         crash.reach(crash.AFTER_LAST_LANE, **where)
         self._previous_end = (batch, end)

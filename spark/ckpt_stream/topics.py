@@ -31,6 +31,7 @@ class Topics:
         from confluent_kafka.admin import AdminClient
 
         self._admin: Any = AdminClient({**kafka, "reconnect.backoff.ms": 10})
+        self._partitions: dict[str, int] = {}
 
     def close(self) -> None:
         """Let the client go."""
@@ -46,6 +47,7 @@ class Topics:
             if e.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
                 return None
             raise sink_error(e, f"describe the topic {name}") from e
+        self._partitions[name] = len(found.partitions)
         return Topic(name, str(found.topic_id), len(found.partitions))
 
     def get(self, name: str, role: str) -> Topic:
@@ -57,6 +59,37 @@ class Topics:
                 "correct its name."
             )
         return topic
+
+    def look(self, sink: str, *others: str) -> tuple[Topic | None, dict[str, dict[str, int]]]:
+        """The sink as it is now, and where it and other topics end: two questions, asked at once."""
+        from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        spec: Any = OffsetSpec
+        asked = {
+            TopicPartition(name, number): spec.latest()
+            for name in (sink, *others)
+            for number in range(self._partitions.get(name, 0))
+        }
+        described = self._admin.describe_topics(TopicCollection([sink]), request_timeout=ASK_SECONDS)[sink]
+        listed = self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_SECONDS
+        )
+        try:
+            found = described.result()
+            ends: dict[str, dict[str, int]] = {}
+            for partition, future in listed.items():
+                ends.setdefault(partition.topic, {})[str(partition.partition)] = future.result().offset
+        except KafkaException as e:
+            if e.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+                return None, {}
+            raise sink_error(e, f"look at the topic {sink}") from e
+        topic = Topic(sink, str(found.topic_id), len(found.partitions))
+        if topic.partitions != self._partitions.get(sink):
+            # Partitions were added: ask once more, for all of them.
+            self._partitions[sink] = topic.partitions
+            return self.look(sink, *others)
+        return topic, ends
 
     def max_message_bytes(self, name: str) -> int | None:
         """The largest record batch that a topic takes; None when this user may not ask."""

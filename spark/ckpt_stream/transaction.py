@@ -105,7 +105,7 @@ class Transaction:
         """Commit without a time limit of our own. What was sent and not answered is never aborted: the ledger tells."""
         from confluent_kafka import KafkaException
 
-        if self._log is not None:
+        if self._log is not None and crash.is_due(crash.COMMIT_SENT, **where):
             self._commit_and_crash(where)
         while True:
             try:

@@ -1,0 +1,134 @@
+"""A verdict for people: a table in the terminal, and one self-contained HTML page with plots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+COLOURS = {"clean": "#1a7f37", "violated": "#cf222e", "unknown": "#9a6700"}
+STYLES = {"clean": "bold green", "violated": "bold red", "unknown": "bold yellow"}
+WORDS = {
+    "clean": "every record is in the sink exactly once",
+    "violated": "records are lost, doubled or not what they should be",
+    "unknown": "it could not be told, see the findings",
+}
+ROWS = (
+    ("batches", "range"),
+    ("source offsets read", "source_records"),
+    ("records in the ledger", "ledger_records"),
+    ("records in the sink (committed)", "sink_committed"),
+    ("aborted copies hidden", "aborted_hidden"),
+    ("lost", "lost"),
+    ("duplicated", "duplicated"),
+    ("torn batches", "torn"),
+    ("alien", "alien"),
+    ("out of order", "out_of_order"),
+    ("altered batches", "altered"),
+    ("open transactions", "open_transactions"),
+    ("seconds", "seconds"),
+    ("records per second", "records_per_second"),
+)
+
+Document = Mapping[str, Any]
+
+
+def _value(verdict: Document, name: str) -> str:
+    if name == "range":
+        first, last = verdict.get("first_batch"), verdict.get("last_batch")
+        return "none" if first is None else f"{first} to {last}"
+    value = verdict.get(name)
+    if value is None:
+        return "not told"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def as_text(verdict: Document) -> RenderableType:
+    """The verdict as a table."""
+    state = verdict["verdict"]
+    table = Table(title=f"stream {verdict['stream']}, depth {verdict['depth']}", show_header=False)
+    table.add_column(style="dim")
+    table.add_column(justify="right")
+    for label, name in ROWS:
+        table.add_row(label, _value(verdict, name))
+    parts: list[RenderableType] = [table]
+    for finding in verdict["findings"]:
+        mark = "violation" if finding["violation"] else "cannot tell"
+        line = Text.assemble((f"{mark}: {finding['kind']}: ", "bold"), finding["what"])
+        if finding["helps"]:
+            line.append(f" What helps: {finding['helps']}.", "dim")
+        parts.append(line)
+    parts.append(Text(f"{state.upper()}: {WORDS[state]}", STYLES[state]))
+    return Group(*parts)
+
+
+def as_html(verdict: Document, batches: Sequence[Document] = ()) -> str:
+    """The verdict as one HTML page; ``batches`` are those of the run record, for the plot of lag."""
+    state = verdict["verdict"]
+    rows = "".join(f"<tr><td>{escape(label)}</td><td>{escape(_value(verdict, name))}</td></tr>" for label, name in ROWS)
+    findings = "".join(
+        f"<li><b>{escape(f['kind'])}</b> {escape(f['what'])}"
+        + (f"<br><i>What helps: {escape(f['helps'])}.</i>" if f["helps"] else "")
+        + "</li>"
+        for f in verdict["findings"]
+    )
+    faulty = {f["batch"] for f in verdict["findings"] if f["batch"] is not None}
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{escape(str(verdict["stream"]))}: {state}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #1f2328 }}
+h1 span {{ background: {COLOURS[state]}; color: #fff; border-radius: 6px; padding: .1em .5em }}
+td {{ padding: .15em 1.5em .15em 0; border-bottom: 1px solid #d8dee4 }} td + td {{ text-align: right }}
+svg {{ width: 100%; height: auto; background: #f6f8fa; border-radius: 6px }} figcaption {{ color: #59636e }}
+</style></head><body>
+<h1>{escape(str(verdict["stream"]))} <span>{state}</span></h1>
+<p>{escape(WORDS[state])} &middot; depth {escape(verdict["depth"])} &middot; {escape(str(verdict["time"]))}</p>
+<table>{rows}</table>
+<h2>Findings</h2>{f"<ul>{findings}</ul>" if findings else "<p>None.</p>"}
+<figure>{_bars(verdict["batches"], faulty)}
+<figcaption>Records per batch: grey as the ledger claims, blue as found in the sink, red where a finding points.</figcaption>
+</figure>
+{_durations(batches)}
+</body></html>
+"""
+
+
+def _bars(batches: Sequence[Document], faulty: set[int]) -> str:
+    shown = batches[-400:]
+    top = max([1, *(b["expected"] for b in shown), *(b["found"] or 0 for b in shown)])
+    width = 900 / max(1, len(shown))
+    parts = []
+    for i, b in enumerate(shown):
+        x = 30 + i * width
+        for value, colour, inset in ((b["expected"], "#afb8c1", 0.0), (b["found"], "#0969da", 0.2)):
+            if value:
+                height = 160 * value / top
+                fill = "#cf222e" if inset and b["batch"] in faulty else colour
+                wide = max(0.5, width * (0.9 - 2 * inset))
+                parts.append(
+                    f'<rect x="{x + width * inset:.1f}" y="{180 - height:.1f}" width="{wide:.1f}" height="{height:.1f}" '
+                    f'fill="{fill}"><title>batch {b["batch"]}: {value}</title></rect>'
+                )
+        if b["batch"] in faulty:
+            parts.append(f'<text x="{x + width / 2:.1f}" y="195" font-size="10" fill="#cf222e">{b["batch"]}</text>')
+    label = f'<text x="30" y="15" font-size="11" fill="#59636e">{top:,} records</text>'
+    return f'<svg viewBox="0 0 960 200" role="img" aria-label="records per batch">{label}{"".join(parts)}</svg>'
+
+
+def _durations(batches: Sequence[Document]) -> str:
+    times = [(b["batch"], (b.get("durations_ms") or {}).get("triggerExecution")) for b in batches]
+    known = [(n, t) for n, t in times if t]
+    if len(known) < 2:
+        return ""
+    top = max(t for _, t in known)
+    step = 900 / (len(known) - 1)
+    points = " ".join(f"{30 + i * step:.1f},{180 - 160 * t / top:.1f}" for i, (_, t) in enumerate(known))
+    return (
+        f'<figure><svg viewBox="0 0 960 200" role="img" aria-label="time per batch"><text x="30" y="15" font-size="11" '
+        f'fill="#59636e">{top:,} ms</text><polyline points="{points}" fill="none" stroke="#0969da" stroke-width="1.5"/></svg>'
+        f"<figcaption>Time per batch, batches {known[0][0]} to {known[-1][0]}.</figcaption></figure>"
+    )

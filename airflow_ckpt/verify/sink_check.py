@@ -1,0 +1,76 @@
+"""What the sink holds, compared batch by batch with what the ledger claims. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from airflow_ckpt.verify.ledger_check import Batch
+from airflow_ckpt.verify.sink_scan import Scan, Sums
+from airflow_ckpt.verify.verdict import BatchSums, Finding
+from ckpt_stream.checksum import MASK
+
+NOT_WHERE = "turn on audit='record' for the stream to have each record named from now on"
+
+
+def compare(batches: Sequence[Batch], scan: Scan, topic: str) -> Iterator[Finding]:
+    """Fewer, more, or other records than the ledger says."""
+    for batch in batches:
+        expected = Sums(batch.records, sum(r.checksum for r in batch.lanes.values()) & MASK)
+        found = scan.batches.get(batch.number, Sums())
+        if found == expected:
+            continue
+        difference = found.records - expected.records
+        words = f"Batch {batch.number} has {expected.records} record(s) in the ledger and {found.records} in {topic}"
+        if difference < 0:
+            yield Finding(
+                "lost", f"{words}: {-difference} lost.", NOT_WHERE, batch.number, topic=topic, records=-difference
+            )
+        elif difference > 0:
+            yield Finding(
+                "surplus",
+                f"{words}: {difference} too many (written twice, or by somebody else).",
+                NOT_WHERE, batch.number, topic=topic, records=difference,
+            )  # fmt: skip
+        else:
+            yield Finding(
+                "altered",
+                f"{words}, but their checksum differs: records were altered or exchanged.",
+                NOT_WHERE, batch.number, topic=topic,
+            )  # fmt: skip
+    before = scan.batches.get(None)
+    if before is not None and before.records:
+        yield Finding(
+            "alien",
+            f"{before.records} record(s) lie in {topic} before the first batch of the range.",
+            "another producer writes to the sink",
+            topic=topic, records=before.records,
+        )  # fmt: skip
+
+
+def sums(batches: Sequence[Batch], scan: Scan | None) -> list[BatchSums]:
+    return [
+        BatchSums(b.number, b.any.time, b.records, None if scan is None else scan.batches.get(b.number, Sums()).records)
+        for b in batches
+    ]
+
+
+def check_retention(
+    batches: Sequence[Batch], start: Mapping[int, int], earliest: Mapping[int, int], topic: str, policy: str
+) -> Iterator[Finding]:
+    """What retention or compaction may have taken away keeps us from telling; it is not called clean."""
+    gone = {p: (offset, earliest[p]) for p, offset in start.items() if earliest.get(p, 0) > offset}
+    if gone and batches:
+        partition, (wanted, first) = next(iter(gone.items()))
+        yield Finding(
+            "sink_truncated",
+            f"{topic}-{partition} begins at offset {first}, the range at {wanted}: retention has deleted records of it.",
+            "verify more often than the sink's retention, or a later range",
+            topic=topic, partition=partition, offset=wanted, violation=False,
+        )  # fmt: skip
+    if "compact" in policy and batches:
+        yield Finding(
+            "sink_compacted",
+            f"{topic} has cleanup.policy={policy}: compaction removes records that were delivered.",
+            "verify a topic that is not compacted, or at depth `ledger`",
+            topic=topic, violation=False,
+        )  # fmt: skip

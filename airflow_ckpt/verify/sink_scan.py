@@ -1,0 +1,172 @@
+"""Reads the sink once under read_committed and adds up what belongs to each batch. Memory does not grow with records."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_ckpt.exceptions import CkptError
+from ckpt_stream.checksum import MASK, record_hasher
+
+#: Messages per call into the client: large enough that the call itself costs nothing.
+AT_ONCE = 10_000
+#: Nothing at all for this long, although there is something to read, means that Kafka is stuck.
+SILENCE_SECONDS = 60.0
+
+Progress = Callable[[int, int], None]
+
+
+class ScanStuck(CkptError):
+    """The sink could not be read to the end."""
+
+
+@dataclass
+class Sums:
+    records: int = 0
+    checksum: int = 0
+
+
+@dataclass
+class Scan:
+    """What was found: sums by batch number (None: before the first batch)."""
+
+    batches: dict[int | None, Sums] = field(default_factory=dict)
+    records: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Boundaries:
+    """Per partition, the offsets at which each batch begins, in the order of the batches."""
+
+    numbers: Sequence[int]
+    offsets: Mapping[int, Sequence[int]]
+
+    def place(self, partition: int, offset: int) -> tuple[int | None, int]:
+        """The batch to which an offset belongs, and where the next one begins."""
+        begins = self.offsets.get(partition, ())
+        index = bisect_right(begins, offset)
+        following = begins[index] if index < len(begins) else 1 << 62
+        return (self.numbers[index - 1] if index else None), following
+
+
+def reader_settings(kafka: Mapping[str, Any], isolation: str = "read_committed") -> dict[str, Any]:
+    return {
+        **kafka,
+        "group.id": "ckpt-verify",  # never joined nor committed to: partitions are assigned by hand
+        "isolation.level": isolation,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+        "allow.auto.create.topics": False,
+        "queued.min.messages": 500_000,
+        "fetch.message.max.bytes": 8 * 1024 * 1024,
+        "queued.max.messages.kbytes": 256 * 1024,
+    }
+
+
+def scan(
+    kafka: Mapping[str, Any],
+    topic: str,
+    start: Mapping[int, int],
+    end: Mapping[int, int],
+    boundaries: Boundaries,
+    progress: Progress | None = None,
+    on_message: Callable[[Any, int | None], None] | None = None,
+    isolation: str = "read_committed",
+) -> Scan:
+    """Read [start, end) of every partition. The position decides when the end is reached: holes have no message."""
+    from confluent_kafka import Consumer
+
+    wanted = {p: (start.get(p, 0), stop) for p, stop in end.items() if start.get(p, 0) < stop}
+    result = Scan()
+    begun = time.perf_counter()
+    if wanted:
+        consumer = Consumer(reader_settings(kafka, isolation))
+        try:
+            _read(consumer, topic, wanted, boundaries, result, progress, on_message)
+        finally:
+            consumer.close()
+    result.seconds = time.perf_counter() - begun
+    return result
+
+
+def _read(
+    consumer: Any,
+    topic: str,
+    wanted: Mapping[int, tuple[int, int]],
+    boundaries: Boundaries,
+    result: Scan,
+    progress: Progress | None,
+    on_message: Callable[[Any, int | None], None] | None,
+) -> None:
+    from confluent_kafka import TopicPartition
+
+    partitions = [TopicPartition(topic, p, start) for p, (start, _) in wanted.items()]
+    consumer.assign(partitions)
+    total = sum(stop - start for start, stop in wanted.values())
+    tally = _Tally(boundaries, {p: stop for p, (_, stop) in wanted.items()}, result)
+    left = dict(wanted)
+    last_sign = time.monotonic()
+    while left:
+        messages = consumer.consume(AT_ONCE, 0.1)
+        if messages:
+            tally.add(messages, on_message)
+            last_sign = time.monotonic()
+        for position in consumer.position([TopicPartition(topic, p) for p in left]):
+            if position.offset >= left[position.partition][1]:
+                del left[position.partition]
+                consumer.incremental_unassign([TopicPartition(topic, position.partition)])
+        if progress is not None:
+            progress(total - sum(stop - start for start, stop in left.values()), total)
+        if time.monotonic() - last_sign > SILENCE_SECONDS:
+            raise ScanStuck(
+                f"{topic} was not read to its end: partitions {sorted(left)} gave nothing for {SILENCE_SECONDS:.0f} s."
+            )
+    tally.close()
+
+
+class _Tally:
+    """Adds messages to their batch; per partition the batch changes only at a boundary."""
+
+    def __init__(self, boundaries: Boundaries, stops: Mapping[int, int], result: Scan) -> None:
+        self._boundaries, self._stops, self._result = boundaries, stops, result
+        self._hash = record_hasher()
+        #: partition -> [next boundary, batch, records, checksum]
+        self._open: dict[int, list[Any]] = {}
+
+    def add(self, messages: Sequence[Any], on_message: Callable[[Any, int | None], None] | None) -> None:
+        hash_of, states, stops = self._hash, self._open, self._stops
+        for message in messages:
+            if message.error() is not None:
+                raise ScanStuck(f"The sink cannot be read: {message.error().str()}")
+            partition, offset = message.partition(), message.offset()
+            if offset >= stops[partition]:
+                continue
+            state = states.get(partition)
+            if state is None or offset >= state[0]:
+                state = self._turn(partition, offset)
+            state[2] += 1
+            state[3] += hash_of(message.key(), message.value())
+            if on_message is not None:
+                on_message(message, state[1])
+
+    def _turn(self, partition: int, offset: int) -> list[Any]:
+        if partition in self._open:
+            self._put(self._open[partition])
+        batch, following = self._boundaries.place(partition, offset)
+        state = self._open[partition] = [following, batch, 0, 0]
+        return state
+
+    def _put(self, state: list[Any]) -> None:
+        sums = self._result.batches.setdefault(state[1], Sums())
+        sums.records += state[2]
+        sums.checksum = (sums.checksum + state[3]) & MASK
+        self._result.records += state[2]
+
+    def close(self) -> None:
+        for state in self._open.values():
+            self._put(state)
+        self._open.clear()

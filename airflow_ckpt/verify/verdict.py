@@ -1,0 +1,86 @@
+"""The verdict of a verification: clean, violated, or unknown; and what was found."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+CLEAN, VIOLATED, UNKNOWN = "clean", "violated", "unknown"
+EXIT_CODES = {CLEAN: 0, VIOLATED: 1, UNKNOWN: 2}
+
+LEDGER, SINK, RECOMPUTE = "ledger", "sink", "recompute"
+DEPTHS = (LEDGER, SINK, RECOMPUTE)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as it should be, or that could not be looked at."""
+
+    #: A short name that stays the same from version to version: `lost`, `ledger_gap`, `open_transaction`, ...
+    kind: str
+    #: What was found, in words.
+    what: str
+    #: What to do about it.
+    helps: str = ""
+    batch: int | None = None
+    lane: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    #: How many records it concerns, where that is known.
+    records: int | None = None
+    #: False: it keeps us from telling, but is not itself a violation.
+    violation: bool = True
+
+
+@dataclass(frozen=True)
+class BatchSums:
+    """One batch, as the ledger claims it and as it was found in the sink."""
+
+    batch: int
+    time: str
+    expected: int
+    found: int | None = None
+
+
+@dataclass
+class Verdict:
+    """The result of one verification. Numbers that could not be told are None, never 0."""
+
+    stream: str
+    depth: str
+    first_batch: int | None = None
+    last_batch: int | None = None
+    source_records: int | None = None
+    ledger_records: int = 0
+    sink_committed: int | None = None
+    aborted_hidden: int | None = None
+    lost: int | None = None
+    duplicated: int | None = None
+    torn: int | None = None
+    alien: int | None = None
+    out_of_order: int | None = None
+    altered: int | None = None
+    open_transactions: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    batches: list[BatchSums] = field(default_factory=list)
+    seconds: float = 0.0
+    records_per_second: float | None = None
+    audited: bool = False
+    time: str = ""
+    #: Where the next incremental verification begins.
+    verified_until: dict[str, Any] | None = None
+
+    @property
+    def verdict(self) -> str:
+        """A violation outweighs what could not be told; what could not be told is never clean."""
+        if any(f.violation for f in self.findings):
+            return VIOLATED
+        return UNKNOWN if self.findings else CLEAN
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.verdict]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"verdict": self.verdict, **asdict(self)}
