@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from airflow_ckpt.cli.kafka_options import AsJson, Bootstrap, KafkaConfig, kafka_settings
 from airflow_ckpt.cli.output import Result, output_for
 from airflow_ckpt.exceptions import CkptError
 
 app = typer.Typer(help="Look at a sink's ledger, and repair it after a refusal.", no_args_is_help=True)
 
 SinkId = Annotated[str, typer.Argument(help="The stream's sink_id; without one of its own, the stream's name.")]
-Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="Kafka's address, host:port[,host:port].")]
-KafkaConfig = Annotated[
-    Path | None, typer.Option("--kafka-config", help="JSON file with librdkafka settings (for a secured Kafka).")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-
-
-def _kafka(bootstrap: str | None, config: Path | None) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
-    if config is not None:
-        try:
-            settings = json.loads(config.read_text())
-        except (OSError, ValueError) as e:
-            raise CkptError(f"{config} cannot be read as JSON: {e}") from e
-    if bootstrap:
-        settings["bootstrap.servers"] = bootstrap
-    if "bootstrap.servers" not in settings:
-        raise CkptError("Which Kafka? Give --bootstrap host:port, or --kafka-config with a JSON file of settings.")
-    return settings
 
 
 @app.command()
@@ -47,7 +28,7 @@ def show(
     from ckpt_stream.start_of_run import read_ledger_ends
     from ckpt_stream.topics import Topics
 
-    kafka = _kafka(bootstrap, kafka_config)
+    kafka = kafka_settings(bootstrap, kafka_config)
     topic = Topics(kafka).get(ledger_topic(sink_id), "ledger")
     newest = read_ledger_ends(kafka, topic.name, topic.partitions)
     lanes = [None if record is None else asdict(record) for record in newest]
@@ -99,7 +80,7 @@ def rebuild(
 
     done = rebuild_ledger(
         FsspecFiles(checkpoint),
-        _kafka(bootstrap, kafka_config),
+        kafka_settings(bootstrap, kafka_config),
         sink_id=sink_id,
         sink=sink,
         lanes=lanes,
@@ -125,5 +106,5 @@ def reset(
             f"Nothing was deleted. Without the ledger of {sink_id} the next start writes what is in the sink already once "
             f"more. If that is wanted: `airflow-ckpt ledger reset {sink_id} --yes`"
         )
-    topic = reset_ledger(_kafka(bootstrap, kafka_config), sink_id)
+    topic = reset_ledger(kafka_settings(bootstrap, kafka_config), sink_id)
     output_for(as_json).result({"deleted": topic}, lambda v: f"{v['deleted']} is deleted")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
+from ckpt_stream.kafka_errors import patiently
 
 ASK_SECONDS = 30.0
 
@@ -43,7 +44,7 @@ def partitions_of(admin: Any, topic: str) -> list[int] | None:
     from confluent_kafka import KafkaException
 
     try:
-        metadata = admin.list_topics(topic, timeout=ASK_SECONDS).topics[topic]
+        metadata = patiently(lambda: admin.list_topics(topic, timeout=ASK_SECONDS).topics[topic], ASK_SECONDS)
     except KafkaException as e:
         raise KafkaUnreachable(f"Kafka does not answer a question about {topic}: {e.args[0].str()}") from e
     if metadata.error is not None:
@@ -76,9 +77,13 @@ def _listed(admin: Any, topic: str, partitions: list[int], spec: Any, isolation:
     from confluent_kafka import KafkaException, TopicPartition
 
     asked = {TopicPartition(topic, p): spec for p in partitions}
-    try:
+
+    def ask() -> dict[int, int]:
         futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=ASK_SECONDS)
         return {tp.partition: future.result().offset for tp, future in futures.items()}
+
+    try:
+        return patiently(ask, ASK_SECONDS)
     except KafkaException as e:
         raise KafkaUnreachable(f"Kafka does not tell the offsets of {topic}: {e.args[0].str()}") from e
 
@@ -88,10 +93,14 @@ def group_offsets(admin: Any, group: str) -> dict[str, dict[str, int]]:
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
     asked = ConsumerGroupTopicPartitions(group)
-    try:
-        found = admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=ASK_SECONDS)[
+
+    def ask() -> Any:
+        return admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=ASK_SECONDS)[
             group
         ].result()
+
+    try:
+        found = patiently(ask, ASK_SECONDS)
     except KafkaException as e:
         if e.args[0].name() == "GROUP_ID_NOT_FOUND":
             return {}

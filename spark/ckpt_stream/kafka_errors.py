@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ckpt_stream.errors import Fenced, SinkError, SinkRejected
 
@@ -27,7 +29,40 @@ ADVICE = {
     "INVALID_REPLICATION_FACTOR": "create the topic by hand with as many replicas as there are brokers",
     "POLICY_VIOLATION": "the cluster's policy forbids this record or topic",
 }
+#: Errors that pass by themselves: a leader or a coordinator that moves, a broker that restarts.
+PASSING = (
+    "NOT_LEADER_FOR_PARTITION",
+    "LEADER_NOT_AVAILABLE",
+    "NOT_COORDINATOR",
+    "COORDINATOR_NOT_AVAILABLE",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "REQUEST_TIMED_OUT",
+    "NETWORK_EXCEPTION",
+    "_TRANSPORT",
+    "_TIMED_OUT",
+    "_WAIT_COORD",
+    "_DESTROY_BROKER",
+)
 FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
+
+
+T = TypeVar("T")
+
+
+def patiently(ask: Callable[[], T], seconds: float) -> T:
+    """Ask Kafka again while the answer is an error that passes by itself."""
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return ask()
+        except KafkaException as e:
+            if e.args[0].name() not in PASSING or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def sink_error(exception: Any, doing: str) -> SinkError:

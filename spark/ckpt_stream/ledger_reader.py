@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ckpt_stream.errors import SinkError
+from ckpt_stream.kafka_errors import patiently
 from ckpt_stream.ledger import LedgerRecord
 
 #: A batch leaves at most three offsets in a lane: its record, a tombstone and the control marker. Two batches' worth is
@@ -68,7 +69,9 @@ def _bounds(consumer: Any, topic: str, lane: int, seconds: float) -> tuple[int, 
 
     try:
         # Under read_committed the upper bound is the last stable offset.
-        low, end = consumer.get_watermark_offsets(TopicPartition(topic, lane), timeout=seconds, cached=False)
+        low, end = patiently(
+            lambda: consumer.get_watermark_offsets(TopicPartition(topic, lane), timeout=seconds, cached=False), seconds
+        )
     except KafkaException as e:
         raise SinkError(f"Lane {lane} of the ledger {topic} cannot be read: {e.args[0].str()}") from e
     return low, end

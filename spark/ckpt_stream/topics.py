@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ckpt_stream.errors import SinkError, SinkRejected
-from ckpt_stream.kafka_errors import sink_error
+from ckpt_stream.kafka_errors import patiently, sink_error
 
 ASK_SECONDS = 30.0
 #: Replicas of a new ledger topic, as far as there are brokers: Kafka's own default for what must not be lost.
@@ -40,9 +40,13 @@ class Topics:
     def find(self, name: str) -> Topic | None:
         from confluent_kafka import KafkaException, TopicCollection
 
-        future = self._admin.describe_topics(TopicCollection([name]), request_timeout=ASK_SECONDS)[name]
         try:
-            found = future.result()
+            found = patiently(
+                lambda: self._admin.describe_topics(TopicCollection([name]), request_timeout=ASK_SECONDS)[
+                    name
+                ].result(),
+                ASK_SECONDS,
+            )
         except KafkaException as e:
             if e.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
                 return None
@@ -71,15 +75,19 @@ class Topics:
             for name in (sink, *others)
             for number in range(self._partitions.get(name, 0))
         }
-        described = self._admin.describe_topics(TopicCollection([sink]), request_timeout=ASK_SECONDS)[sink]
-        listed = self._admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_SECONDS
-        )
-        try:
-            found = described.result()
+
+        def ask() -> tuple[Any, dict[str, dict[str, int]]]:
+            described = self._admin.describe_topics(TopicCollection([sink]), request_timeout=ASK_SECONDS)[sink]
+            listed = self._admin.list_offsets(
+                asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_SECONDS
+            )
             ends: dict[str, dict[str, int]] = {}
             for partition, future in listed.items():
                 ends.setdefault(partition.topic, {})[str(partition.partition)] = future.result().offset
+            return described.result(), ends
+
+        try:
+            found, ends = patiently(ask, ASK_SECONDS)
         except KafkaException as e:
             if e.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
                 return None, {}

@@ -1,0 +1,32 @@
+"""Options that several commands share: which Kafka, and in which form to answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from airflow_ckpt.exceptions import CkptError
+
+Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="Kafka's address, host:port[,host:port].")]
+KafkaConfig = Annotated[
+    Path | None, typer.Option("--kafka-config", help="JSON file with librdkafka settings (for a secured Kafka).")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def kafka_settings(bootstrap: str | None, config: Path | None) -> dict[str, Any]:
+    """The librdkafka settings that the options name."""
+    settings: dict[str, Any] = {}
+    if config is not None:
+        try:
+            settings = json.loads(config.read_text())
+        except (OSError, ValueError) as e:
+            raise CkptError(f"{config} cannot be read as JSON: {e}") from e
+    if bootstrap:
+        settings["bootstrap.servers"] = bootstrap
+    if "bootstrap.servers" not in settings:
+        raise CkptError("Which Kafka? Give --bootstrap host:port, or --kafka-config with a JSON file of settings.")
+    return settings

@@ -1,0 +1,77 @@
+"""`airflow-ckpt verify`: the verdict on a stream, as text, JSON or HTML, and as an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from airflow_ckpt.cli.kafka_options import AsJson, Bootstrap, KafkaConfig, kafka_settings
+from airflow_ckpt.cli.output import output_for
+
+
+def verify(
+    sink: Annotated[str, typer.Argument(help="The sink topic.")],
+    sink_id: Annotated[str | None, typer.Option(help="The stream's sink_id; the stream's name if it has none.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="The stream's checkpoint, to be compared as well.")] = None,
+    group: Annotated[str | None, typer.Option(help="The stream's consumer group, to be compared as well.")] = None,
+    depth: Annotated[str, typer.Option(help="ledger: bookkeeping only; sink: read the sink as well.")] = "sink",
+    after: Annotated[int | None, typer.Option(help="Begin behind this batch, which was verified before.")] = None,
+    until: Annotated[int | None, typer.Option(help="End with this batch.")] = None,
+    count_aborted: Annotated[bool, typer.Option(help="Read a second time to count aborted copies.")] = False,
+    transaction_timeout: Annotated[float, typer.Option(help="Seconds a transaction may be open.")] = 60.0,
+    html: Annotated[Path | None, typer.Option(help="Also write the report to this file.")] = None,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Verify that every record is in the sink exactly once. Exit code 0 clean, 1 violated, 2 could not tell."""
+    from airflow_ckpt.checkpoint.files import FsspecFiles
+    from airflow_ckpt.exceptions import CkptError
+    from airflow_ckpt.verify.report import as_html, as_text
+    from airflow_ckpt.verify.verdict import EXIT_CODES, UNKNOWN
+    from airflow_ckpt.verify.verification import Range, Subject
+    from airflow_ckpt.verify.verification import verify as verify_stream
+    from ckpt_stream.errors import StreamError
+
+    subject = Subject(
+        stream=sink_id or sink,
+        kafka=kafka_settings(bootstrap, kafka_config),
+        sink_id=sink_id or sink,
+        sink=sink,
+        group=group,
+        files=FsspecFiles(checkpoint) if checkpoint else None,
+        transaction_timeout=transaction_timeout,
+    )
+    try:
+        with _bar(as_json) as progress:
+            verdict = verify_stream(
+                subject, depth=depth, batches=Range(after, until), count_aborted=count_aborted, progress=progress
+            )
+    except (CkptError, StreamError) as error:
+        # Not to be mistaken for a verdict: 1 would say that records were lost or doubled.
+        sys.stderr.write(f"airflow-ckpt: could not tell: {error}\n")
+        raise typer.Exit(EXIT_CODES[UNKNOWN]) from error
+    document = verdict.as_dict()
+    if html is not None:
+        html.write_text(as_html(document))
+    output_for(as_json).result(document, as_text)
+    raise typer.Exit(verdict.exit_code)
+
+
+@contextmanager
+def _bar(as_json: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar, where somebody is looking."""
+    if as_json or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading the sink", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
