@@ -65,6 +65,8 @@ def read_all(config: Config, topic: str, isolation: str = "read_committed") -> l
         }
     )
     try:
+        if isolation == "read_committed":
+            _settle(config, topic)
         starts, ends = _range(reader, topic)
         reader.assign(starts)
         records: list[Record] = []
@@ -82,6 +84,15 @@ def read_all(config: Config, topic: str, isolation: str = "read_committed") -> l
     finally:
         reader.close()
     return sorted(records, key=lambda record: (record.partition, record.offset))
+
+
+def _settle(config: Config, topic: str, seconds: float = 3.0) -> None:
+    """A commit is answered before its markers are in every partition: give them a moment, unless one stays open."""
+    from airflow_ckpt.kafka.offsets import admin_client, ends_of
+
+    admin, deadline = admin_client(config), time.monotonic() + seconds
+    while (ends := ends_of(admin, topic)) is not None and ends.held_back and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def _range(reader: Consumer, topic: str) -> tuple[list[TopicPartition], dict[int, int]]:

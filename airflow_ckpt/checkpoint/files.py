@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 import fsspec
@@ -26,9 +27,12 @@ class FsspecFiles:
     def read(self, name: str) -> str | None:
         """The file's text; None when there is no such file."""
         try:
-            return bytes(self._fs.cat_file(self._path(name))).decode()
+            return self._cat(self._path(name)).decode()
         except FileNotFoundError:
             return None
+
+    def _cat(self, path: str) -> bytes:
+        return _cat_webhdfs(self._fs, path) if "webhdfs" in self._fs.protocol else bytes(self._fs.cat_file(path))
 
     def names(self, folder: str) -> list[str]:
         """The plain names in a folder; none when there is no such folder."""
@@ -36,3 +40,18 @@ class FsspecFiles:
             return sorted(str(path).rsplit("/", 1)[-1] for path in self._fs.ls(self._path(folder), detail=False))
         except FileNotFoundError:
             return []
+
+
+def _cat_webhdfs(fs: Any, path: str) -> bytes:
+    """One version of a file, whole, even if it is replaced meanwhile.
+
+    fsspec asks for the size and then reads so many bytes: of a longer file that has taken the former one's place between
+    the two it returns the beginning, and a DataNode's error message it returns as if it were the file.
+    """
+    answer = fs._call("OPEN", path=path, redirect=False)
+    if location := answer.headers.get("Location"):
+        answer = fs.session.get(fs._apply_proxy(location))
+        if answer.status_code == HTTPStatus.NOT_FOUND:
+            raise FileNotFoundError(path)
+        answer.raise_for_status()
+    return bytes(answer.content)

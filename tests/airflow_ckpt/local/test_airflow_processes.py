@@ -27,6 +27,15 @@ pytestmark = pytest.mark.unit
 
 SLEEP = "import time; time.sleep(600)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); {SLEEP}"
+POLITE = f"""
+import signal, sys
+def end(*_):
+    print("goodbye", flush=True)
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+print("ready", flush=True)
+{SLEEP}
+"""
 # Leaves a child in its session and tells its pid.
 PARENT = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {SLEEP!r}]).pid, flush=True); {SLEEP}"
 LISTEN = f"import socket, sys; server = socket.create_server(('127.0.0.1', int(sys.argv[1]))); {SLEEP}"
@@ -115,13 +124,15 @@ def test_a_process_that_ignores_sigterm_is_killed(home: Home) -> None:
     assert not is_alive(process)
 
 
-def test_a_frozen_process_ends_too(home: Home) -> None:
-    process = home.start(SLEEP)
+def test_a_frozen_process_wakes_up_and_ends_politely(home: Home) -> None:
+    process = home.start(POLITE)
+    home.printed()
     send_signal(process, signal.SIGSTOP)
 
     stop_owned(home.path, home.sessions, timeout=10)
 
     assert not is_alive(process)
+    assert home.printed() == "ready\ngoodbye"
 
 
 def test_only_our_own_listener_is_ended_to_free_a_port(home: Home) -> None:

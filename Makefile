@@ -1,0 +1,79 @@
+# Everything is installed into .uv and .venv of this folder; nothing outside is changed.
+PYTHON ?= python3
+UV_VERSION := 0.13.8
+UV := .uv/bin/uv
+ARGS ?=
+
+UV_READY := .uv/ready-$(UV_VERSION)
+VENV_READY := .venv/ready
+# What the installers print; shown to nobody unless something fails.
+SETUP_LOG := build/setup.log
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo up down status test test-unit faults lint bench clean java
+
+##@ First steps
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-10s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV_READY) ## Install everything into .venv (the other targets do it when needed)
+
+demo: java setup ## Show a stream that survives a crash without losing or doubling a record
+	@.venv/bin/airflow-ckpt demo $(ARGS)
+
+##@ Kafka and Airflow on this machine
+up: java setup ## Start them and print URL and login (ARGS="--brokers 3")
+	@.venv/bin/airflow-ckpt local up $(ARGS)
+
+down: setup ## Stop them; the data stays
+	@.venv/bin/airflow-ckpt local down $(ARGS)
+
+status: setup ## Show what runs, and where
+	@.venv/bin/airflow-ckpt local status $(ARGS)
+
+##@ Tests
+test: java setup lint ## Lint, unit, integration and the quick fault tests, on a real Kafka, Spark and Airflow
+	@.venv/bin/pytest -m "not slow and not cluster" $(ARGS)
+
+test-unit: setup ## Only the tests that start nothing
+	@.venv/bin/pytest -m unit $(ARGS)
+
+faults: java setup ## All fault tests: kill, freeze and corrupt things, then count records
+	@.venv/bin/pytest -m faults $(ARGS)
+
+lint: setup ## ruff and mypy
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy
+
+bench: java setup ## Measure what the documentation claims
+	@.venv/bin/python -m bench $(ARGS)
+
+##@ Housekeeping
+clean: ## Stop the stack and remove what was installed or built here
+	@if [ -x .venv/bin/airflow-ckpt ]; then .venv/bin/airflow-ckpt local down; fi
+	rm -rf .venv .uv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+java:
+	@scripts/preflight.sh java
+
+# The marker is written last, so an installation that was interrupted is done again from the start.
+$(UV_READY):
+	@scripts/preflight.sh python '$(PYTHON)'
+	@scripts/preflight.sh disk .
+	@mkdir -p build
+	@rm -rf .uv
+	@{ '$(PYTHON)' -m venv .uv && .uv/bin/pip install uv==$(UV_VERSION); } >$(SETUP_LOG) 2>&1 || { rm -rf .uv; \
+		echo "airflow-ckpt: cannot download uv: check the network (HTTPS_PROXY, PIP_INDEX_URL), then the same command again; details: $(SETUP_LOG)" >&2; exit 1; }
+	@touch $@
+
+$(VENV_READY): pyproject.toml uv.lock $(UV_READY)
+	@scripts/preflight.sh disk .
+	@mkdir -p build
+	@echo "installing Python packages into .venv (the first time 1 to 3 minutes; tail -f $(SETUP_LOG) shows more)"
+	@rm -f $@
+	@UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never \
+		$(UV) sync --frozen --compile-bytecode --python '$(PYTHON)' --extra local --extra dev --extra s3 >$(SETUP_LOG) 2>&1 || { \
+		echo "airflow-ckpt: cannot install the Python packages: check the network (HTTPS_PROXY), then the same command again; details: $(SETUP_LOG)" >&2; exit 1; }
+	@touch $@

@@ -1,0 +1,51 @@
+"""The command `airflow-ckpt`. Importing it is quick: a command loads what it needs; Airflow only as a subprocess."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from airflow_ckpt import __version__
+from airflow_ckpt.cli import ledger, local, verify
+from airflow_ckpt.cli.output import OneLineErrors
+from airflow_ckpt.exceptions import CkptError
+
+app = typer.Typer(
+    name="airflow-ckpt",
+    help="PySpark Structured Streaming from Kafka to Kafka, exactly once, run by Airflow.",
+    cls=OneLineErrors,
+    no_args_is_help=True,
+    add_completion=False,
+    # A traceback in colour, with all local variables, would show passwords.
+    pretty_exceptions_enable=False,
+)
+app.add_typer(local.app, name="local")
+app.add_typer(ledger.app, name="ledger")
+app.command()(verify.verify)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"airflow-ckpt {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo() -> None:
+    """Show a stream that survives a crash without losing or doubling a record."""
+    raise CkptError("the demo is not part of this version yet; `airflow-ckpt local up` starts Kafka and Airflow")
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()

@@ -1,0 +1,139 @@
+"""A small client of Airflow's REST API: what the demo and the tests ask a running Airflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import requests
+
+from airflow_ckpt.exceptions import StackError
+from airflow_ckpt.local.processes import wait_until
+
+FINAL_STATES = ("success", "failed")
+# An answer takes milliseconds; under load, with SQLite's single writer, seconds.
+REQUEST_TIMEOUT_S = 30.0
+
+
+class AirflowApi:
+    """Calls the API at `url` as one user: `api("GET", "/dags")`. It fetches the token, and renews it when refused."""
+
+    def __init__(self, url: str, username: str, password: str) -> None:
+        self.url = url
+        self._login = {"username": username, "password": password}
+        self._session = requests.Session()
+        # The server is on this machine: neither a proxy nor a .netrc has a say.
+        self._session.trust_env = False
+
+    def __call__(
+        self, method: str, path: str, json: Any = None, *, params: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Send a request below `/api/v2` and return its JSON answer. Anything but success raises."""
+        response = self._send(method, path, json=json, params=params)
+        if not response.ok:
+            raise StackError(f"Airflow answered {response.status_code} to {method} {path}: {_detail(response)}")
+        answer: dict[str, Any] = response.json() if response.content else {}
+        return answer
+
+    def fetch_token(self) -> str:
+        """Log in. Works as soon as the API server takes requests."""
+        try:
+            response = self._session.post(f"{self.url}/auth/token", json=self._login, timeout=REQUEST_TIMEOUT_S)
+        except requests.RequestException as error:
+            raise StackError(f"no answer from Airflow at {self.url}: {type(error).__name__}") from error
+        if not response.ok:
+            raise StackError(
+                f"Airflow at {self.url} refused the login of {self._login['username']}: {_detail(response)}"
+            )
+        token: str = response.json()["access_token"]
+        self._session.headers["Authorization"] = f"Bearer {token}"
+        return token
+
+    def health(self) -> dict[str, dict[str, Any]]:
+        """The state of each component; empty while nobody answers. Needs no login."""
+        try:
+            response = self._session.get(f"{self.url}/api/v2/monitor/health", timeout=5)
+            answer: dict[str, dict[str, Any]] = response.json() if response.ok else {}
+        except (requests.RequestException, ValueError):
+            return {}
+        return answer
+
+    def wait_for_dag(self, dag_id: str, *, deadline_s: float = 60) -> None:
+        """Wait until the DAG processor has read the DAG. A file with an import error ends the wait."""
+
+        def known() -> bool:
+            if self._send("GET", f"/dags/{dag_id}").ok:
+                return True
+            errors = self("GET", "/importErrors")["import_errors"]
+            if errors:
+                last_line = str(errors[0]["stack_trace"]).strip().splitlines()[-1]
+                raise StackError(f"{errors[0]['filename']} cannot be imported: {last_line}")
+            return False
+
+        wait_until(known, deadline_s=deadline_s, what=f"Airflow to read DAG {dag_id}")
+
+    def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
+        """Start a run now, unpausing the DAG, and return its run id."""
+        self("PATCH", f"/dags/{dag_id}", {"is_paused": False}, params={"update_mask": "is_paused"})
+        run = self("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": dict(conf or {})})
+        return str(run["dag_run_id"])
+
+    def run_state(self, dag_id: str, run_id: str) -> str:
+        return str(self("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
+
+    def wait_for_run(self, dag_id: str, run_id: str, *, deadline_s: float = 120) -> str:
+        """Wait for the end of a run, however it ends, and return its state."""
+
+        def final_state() -> str | None:
+            state = self.run_state(dag_id, run_id)
+            return state if state in FINAL_STATES else None
+
+        return wait_until(final_state, deadline_s=deadline_s, what=f"run {run_id} of DAG {dag_id} to end")
+
+    def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
+        """The state of each task of a run by task id (`task[0]` and so on if it is mapped)."""
+        answer = self("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances", params={"limit": 1000})
+        return {
+            task["task_id"] if task["map_index"] < 0 else f"{task['task_id']}[{task['map_index']}]": task["state"]
+            for task in answer["task_instances"]
+        }
+
+    def task_log(self, dag_id: str, run_id: str, task_id: str, *, try_number: int = 1) -> str:
+        """What one try of a task logged, one event per line."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
+        content = self("GET", path, params={"full_content": True})["content"]
+        return "\n".join(_log_line(event) for event in content)
+
+    def _send(self, method: str, path: str, **arguments: Any) -> requests.Response:
+        if "Authorization" not in self._session.headers:
+            self.fetch_token()
+        response = self._request(method, path, **arguments)
+        if response.status_code == requests.codes.unauthorized:
+            self.fetch_token()
+            response = self._request(method, path, **arguments)
+        return response
+
+    def _request(self, method: str, path: str, **arguments: Any) -> requests.Response:
+        try:
+            return self._session.request(method, f"{self.url}/api/v2{path}", timeout=REQUEST_TIMEOUT_S, **arguments)
+        except requests.RequestException as error:
+            raise StackError(
+                f"no answer from Airflow to {method} {path} at {self.url}: {type(error).__name__}. "
+                "Is it up? `airflow-ckpt local status` tells"
+            ) from error
+
+
+def _log_line(event: Any) -> str:
+    """The text of a log event; of an exception, which Airflow keeps in parts, its last line too."""
+    if not isinstance(event, Mapping):
+        return str(event)
+    failures = [f"{error.get('exc_type')}: {error.get('exc_value')}" for error in event.get("error_detail") or []]
+    return "\n".join([str(event.get("event", "")), *failures])
+
+
+def _detail(response: requests.Response) -> str:
+    try:
+        answer = response.json()
+    except ValueError:
+        return response.text[:200] or response.reason
+    return str(answer.get("detail", answer)) if isinstance(answer, dict) else str(answer)

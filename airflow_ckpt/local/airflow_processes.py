@@ -1,0 +1,122 @@
+"""Which processes belong to one Airflow. No single sign finds them all, so three are used together.
+
+The session finds Airflow's own processes, orphans included; some of them rename themselves and lose their environment
+by it. A mark in the environment finds what a task started in a session of its own, such as a Spark driver. And a child
+of either belongs to it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from airflow_ckpt.exceptions import StackError
+from airflow_ckpt.local.airflow_home import OWNER_VARIABLE
+from airflow_ckpt.local.processes import START_TIME_TOLERANCE_S, ProcessId
+
+COMPONENTS = ("scheduler", "triggerer", "dag-processor", "api-server")
+
+# The API server renames itself to "airflow api_server -- host:... port:...".
+_COMMAND = re.compile(r"\bairflow (scheduler|triggerer|dag-processor|api[-_]server)\b")
+
+
+def owned(home: Path, sessions: Collection[ProcessId]) -> list[psutil.Process]:
+    """Every living process of the Airflow in `home`, whose sessions these are. The caller itself is never among them."""
+    me = psutil.Process()
+    spared = {me.pid, *(parent.pid for parent in me.parents())}
+    session_ids = {session.pid for session in sessions if _may_still_exist(session)}
+    children: dict[int, list[psutil.Process]] = defaultdict(list)
+    found: list[psutil.Process] = []
+    for process, parent in _living():
+        children[parent].append(process)
+        if _session_of(process) in session_ids or _owner_of(process) == str(home):
+            found.append(process)
+    # The list grows while it is walked: children of children follow.
+    for process in found:
+        found += [child for child in children[process.pid] if child not in found]
+    return [process for process in found if process.pid not in spared]
+
+
+def component_of(process: psutil.Process) -> str | None:
+    """Which component of Airflow the process is, or None."""
+    try:
+        match = _COMMAND.search(" ".join(process.cmdline()))
+    except psutil.Error:
+        return None
+    return match.group(1).replace("_", "-") if match else None
+
+
+def stop_owned(home: Path, sessions: Collection[ProcessId], *, timeout: float) -> None:
+    """End every process of this Airflow, politely first. Raises if one survives SIGKILL."""
+    for signal_one in (_ask_to_end, psutil.Process.kill):
+        remaining = owned(home, sessions)
+        for process in remaining:
+            with suppress(psutil.NoSuchProcess):
+                signal_one(process)
+        psutil.wait_procs(remaining, timeout=timeout)
+        survivors = " ".join(str(process.pid) for process in owned(home, sessions))
+        if not survivors:
+            return
+    raise StackError(f"processes of the Airflow in {home} do not end: look at them with `ps -fp {survivors}`")
+
+
+def free_own_port(home: Path, sessions: Collection[ProcessId], port: int) -> None:
+    """End the process of ours that still listens on a port: the log server outlives a killed scheduler or triggerer."""
+    listeners = [process for process in owned(home, sessions) if _listens(process, port)]
+    for process in listeners:
+        process.kill()
+    psutil.wait_procs(listeners, timeout=5)
+
+
+def _ask_to_end(process: psutil.Process) -> None:
+    process.terminate()
+    # A frozen process would keep the signal waiting for ever.
+    process.resume()
+
+
+def _living() -> Iterator[tuple[psutil.Process, int]]:
+    """Every process with its parent's pid."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            # In a container nobody may reap orphans: a zombie holds no port and no file, so it counts as gone.
+            if process.status() != psutil.STATUS_ZOMBIE:
+                yield process, process.ppid()
+
+
+def _may_still_exist(session: ProcessId) -> bool:
+    """Whether this session, and not another one that got its number, can be there."""
+    if session.started < psutil.boot_time() - START_TIME_TOLERANCE_S:
+        return False
+    try:
+        return abs(psutil.Process(session.pid).create_time() - session.started) <= START_TIME_TOLERANCE_S
+    except psutil.NoSuchProcess:
+        # Its first process is gone, others may live on. The number is not given out again until they are gone too.
+        return True
+
+
+def _session_of(process: psutil.Process) -> int | None:
+    try:
+        return os.getsid(process.pid)
+    except OSError:
+        return None
+
+
+def _owner_of(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get(OWNER_VARIABLE)
+    except (psutil.Error, OSError):
+        return None
+
+
+def _listens(process: psutil.Process, port: int) -> bool:
+    try:
+        connections = process.net_connections(kind="tcp")
+    except psutil.Error:
+        return False
+    return any(c.status == psutil.CONN_LISTEN and c.laddr and c.laddr.port == port for c in connections)
