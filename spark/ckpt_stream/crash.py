@@ -43,7 +43,8 @@ POINTS = (
 )
 DRIVER_POINTS = (OFFSETS_LOGGED, AFTER_LAST_LANE, AFTER_COMMIT_LOG)
 
-VICTIMS = ("driver", "worker", "both")
+#: A zombie is a worker that stops when its driver dies, and goes on when somebody wakes it.
+VICTIMS = ("driver", "worker", "both", "zombie")
 
 Reach = Callable[..., None]
 
@@ -63,7 +64,7 @@ def _victims(driver_pids: tuple[int, ...]) -> list[int]:
     """Whom to kill, this process last."""
     kill = _order["kill"] if _order else ""
     return [
-        *(driver_pids if kill in ("driver", "both") else ()),
+        *(driver_pids if kill in ("driver", "both", "zombie") else ()),
         *([os.getpid()] if kill in ("worker", "both") else ()),
     ]
 
@@ -80,6 +81,8 @@ def _reach(point: str, *, batch: int, lane: int | None = None, driver_pids: tupl
     for pid in _victims(driver_pids):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    if _order["kill"] == "zombie":
+        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def _from_environment() -> dict[str, Any] | None:

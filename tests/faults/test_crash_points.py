@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import psutil
 import pytest
 
 from ckpt_stream import crash
 from tests.streams import Crashed, StreamUnderTest
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.faults
 
@@ -26,8 +28,8 @@ def feed(stream: StreamUnderTest, first: int) -> list[str]:
     return values
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("lanes", [1, 3])
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("lanes", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_crash_anywhere_leaves_every_record_once(stream: Callable[..., StreamUnderTest], lanes: int) -> None:
     """One stream dies at each point in turn; each run resumes after the former one's crash."""
     under_test = stream("copy_topic", partitions=2, lanes=lanes, max_offsets_per_batch=RECORDS // BATCHES)
@@ -70,6 +72,38 @@ def crash_left_its_mark(stream: StreamUnderTest, point: str, crashed: Crashed, l
         crash.OFFSETS_LOGGED: set(),
     }
     assert in_ledger == expected.get(point, {0} if lanes > 1 else set())
+
+
+def test_a_worker_that_outlives_its_driver_may_still_commit_and_the_batch_is_not_written_again(
+    stream: Callable[..., StreamUnderTest],
+) -> None:
+    under_test = stream("copy_topic", partitions=2)
+    expected = feed(under_test, 0)
+    crashed = under_test.crash_at(crash.AFTER_FLUSH, kill="driver")
+    assert crashed.hit is not None, crashed.log[-3000:]
+    wait_for(lambda: [r for r in under_test.ledger() if r.batch == 0], "the orphaned worker to commit")
+    assert under_test.last_batch("commits") is None
+    ended = under_test.run()
+    assert ended.code == 0, ended.log[-3000:]
+    assert under_test.values() == expected
+    assert under_test.runs()[-1].reconciliation == "batch 0 in doubt: every lane is in the sink already"
+
+
+def test_a_zombie_that_wakes_after_the_resume_is_fenced(stream: Callable[..., StreamUnderTest]) -> None:
+    under_test = stream("copy_topic", partitions=2)
+    expected = feed(under_test, 0)
+    crashed = under_test.crash_at(crash.AFTER_FLUSH, kill="zombie")
+    assert crashed.hit is not None, crashed.log[-3000:]
+    zombie = psutil.Process(crashed.hit["pid"])
+    assert zombie.status() == psutil.STATUS_STOPPED
+    assert under_test.hidden() == RECORDS, "the zombie's open transaction must hold the batch"
+    ended = under_test.run()
+    assert ended.code == 0, ended.log[-3000:]
+    assert under_test.values() == expected
+    zombie.resume()
+    zombie.wait(60)
+    assert under_test.values() == expected
+    assert under_test.hidden() == RECORDS
 
 
 def duplicates(values: list[str]) -> int:

@@ -1,0 +1,161 @@
+"""Crash points: nothing when not armed; armed, a real SIGKILL with a file that proves it, and only once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_stream import crash
+
+pytestmark = pytest.mark.unit
+
+FOLDER = str(Path(crash.__file__).parents[1])
+Arm = Callable[[dict[str, Any]], None]
+#: What a process does at a point; the line after it shows that it went on.
+REACH = "crash.reach({point!r}, batch=5, lane=2, driver_pids=({pids}))"
+
+
+def process(order: object, *reached: str, pids: str = "") -> subprocess.CompletedProcess[str]:
+    """A process of its own that is armed by its environment and comes by some points."""
+    lines = [REACH.format(point=point, pids=pids) for point in reached]
+    code = "\n".join(
+        [f"import sys; sys.path.insert(0, {FOLDER!r})", "from ckpt_stream import crash", *lines, "print('alive')"]
+    )
+    text = order if isinstance(order, str) else json.dumps(order)
+    return subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env={crash.ENVIRONMENT: text},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.fixture
+def once(tmp_path: Path) -> Path:
+    return tmp_path / "once"
+
+
+@pytest.fixture
+def victim() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"]) as running:
+        yield running
+        running.kill()
+
+
+@pytest.fixture
+def armed(monkeypatch: pytest.MonkeyPatch) -> Arm:
+    """Arms this very process, in which only a driver may be killed."""
+    return lambda order: monkeypatch.setattr(crash, "_order", order)
+
+
+def order(once: Path, kill: str = "worker", **where: Any) -> dict[str, Any]:
+    return {"point": crash.AFTER_FLUSH, "kill": kill, "once": str(once), **where}
+
+
+def test_not_armed_a_point_is_the_empty_function() -> None:
+    assert crash.ENVIRONMENT not in os.environ
+    assert crash.armed_point is None
+    assert crash.reach is crash._never
+    for point in crash.POINTS:
+        crash.reach(point, batch=5, lane=2, driver_pids=(os.getpid(),))
+        assert not crash.is_due(point, batch=5, lane=2, driver_pids=(os.getpid(),))
+
+
+@pytest.mark.parametrize("kill", ["worker", "both"])
+def test_an_armed_process_dies_by_sigkill_and_the_file_proves_where(once: Path, kill: str) -> None:
+    ended = process(order(once, kill), crash.AFTER_INIT, crash.AFTER_FLUSH)
+    assert ended.returncode == -signal.SIGKILL
+    assert ended.stdout == ""
+    proof = json.loads(once.read_text())
+    assert (proof["point"], proof["batch"], proof["lane"]) == ("after_flush", 5, 2)
+
+
+def test_the_second_time_nothing_happens(once: Path) -> None:
+    assert process(order(once), crash.AFTER_FLUSH).returncode == -signal.SIGKILL
+    proof = once.read_text()
+    ended = process(order(once), crash.AFTER_FLUSH)
+    assert (ended.returncode, ended.stdout) == (0, "alive\n")
+    assert once.read_text() == proof
+
+
+@pytest.mark.parametrize("where", [{"batch": 4}, {"lane": 1}, {"lane": 0}, {"batch": 5, "lane": 0}])
+def test_another_batch_or_lane_passes(armed: Arm, once: Path, where: dict[str, Any]) -> None:
+    armed(order(once, **where))
+    assert not crash.is_due(crash.AFTER_FLUSH, batch=5, lane=2)
+    crash._reach(crash.AFTER_FLUSH, batch=5, lane=2)
+    assert not once.exists()
+
+
+@pytest.mark.parametrize("where", [{}, {"batch": 5}, {"lane": 2}, {"batch": 5, "lane": 2}])
+def test_the_driver_is_killed_and_the_worker_is_not(
+    armed: Arm, once: Path, victim: subprocess.Popen[bytes], where: dict[str, Any]
+) -> None:
+    armed(order(once, "driver", **where))
+    here: dict[str, Any] = {"batch": 5, "lane": 2, "driver_pids": (victim.pid,)}
+    assert crash.is_due(crash.AFTER_FLUSH, **here)
+    crash._reach(crash.AFTER_FLUSH, **here)
+    assert victim.wait(10) == -signal.SIGKILL
+    assert json.loads(once.read_text())["pid"] == os.getpid()
+    assert not crash.is_due(crash.AFTER_FLUSH, **here)
+
+
+def test_both_die_even_if_a_part_of_the_driver_is_dead_already(once: Path, victim: subprocess.Popen[bytes]) -> None:
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait(10)
+    ended = process(order(once, "both"), crash.AFTER_FLUSH, pids=f"{gone.pid}, {victim.pid}")
+    assert ended.returncode == -signal.SIGKILL
+    assert victim.wait(10) == -signal.SIGKILL
+
+
+def test_where_nobody_would_die_there_is_no_proof_of_a_death(armed: Arm, once: Path) -> None:
+    armed(order(once, "driver"))
+    assert not crash.is_due(crash.AFTER_FLUSH, batch=5)
+    crash._reach(crash.AFTER_FLUSH, batch=5, lane=2, driver_pids=())
+    assert not once.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"point": "after_lunch"}, "'after_lunch'; there are offsets_logged, after_init"),
+        ({"kill": "everyone"}, "one of driver, worker, both"),
+        ({"kill": None}, "one of driver, worker, both"),
+        ({"once": None}, "`once`, the path of a file"),
+    ],
+)
+def test_an_order_that_could_not_hit_is_an_error_and_not_a_test_that_proves_nothing(
+    once: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], words: str
+) -> None:
+    monkeypatch.setenv(crash.ENVIRONMENT, json.dumps({**order(once), **change}))
+    with pytest.raises(ValueError) as error:
+        crash._from_environment()
+    assert words in str(error.value)
+
+
+def test_an_unknown_point_ends_the_process_that_is_armed_with_it(once: Path) -> None:
+    ended = process({**order(once), "point": "after_lunch"})
+    assert ended.returncode == 1
+    assert "after_lunch" in ended.stderr
+
+
+@pytest.mark.parametrize("point", crash.POINTS)
+def test_every_point_can_be_armed(once: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    monkeypatch.setenv(crash.ENVIRONMENT, json.dumps({**order(once), "point": point}))
+    found = crash._from_environment()
+    assert found is not None
+    assert found["point"] == point
+
+
+def test_the_points_are_those_of_the_protocol_and_the_drivers_are_among_them() -> None:
+    assert len(set(crash.POINTS)) == 10
+    assert set(crash.DRIVER_POINTS) < set(crash.POINTS)

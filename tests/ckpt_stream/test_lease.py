@@ -1,0 +1,209 @@
+"""One driver per checkpoint: the dead are passed at once, the living never, the silent after a while."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ckpt_stream.errors import DriverAlive
+from ckpt_stream.lease import MISSED_HEARTBEATS, is_alive_here, process_started, refuse_if_alive, this_driver
+from ckpt_stream.run_record import FAILED, FINISHED, RUNNING, STARTING, STOPPED, RunRecord
+
+pytestmark = pytest.mark.unit
+
+MINE = RunRecord("2026-b", "orders", state=STARTING)
+
+
+def run(name: str = "2026-a", state: str = RUNNING, heartbeat: str = "t0", **driver: Any) -> RunRecord:
+    """A run whose driver is this very process, unless the test says otherwise."""
+    known = {**this_driver(1), **driver}
+    return RunRecord(
+        name, "orders", state=state, driver=known, heartbeat=heartbeat, settings={"checkpoint": "/data/orders"}
+    )
+
+
+def elsewhere(**values: Any) -> RunRecord:
+    return run(**{"host": "another-machine", **values})
+
+
+class Waiting:
+    """Stands for sleep: counts the seconds and lets something happen after each."""
+
+    def __init__(self, then: Callable[[float], None] = lambda _: None) -> None:
+        self.seconds, self._then = 0.0, then
+
+    def __call__(self, seconds: float) -> None:
+        self.seconds += seconds
+        assert self.seconds < 1000, "waits for ever"
+        self._then(self.seconds)
+
+
+def never(seconds: float) -> None:
+    raise AssertionError(f"waited for {seconds} s")
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that lives until it is killed."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def test_the_first_driver_goes_on_at_once() -> None:
+    refuse_if_alive(MINE, lambda: [], sleep=never)
+
+
+@pytest.mark.parametrize("state", [STARTING, RUNNING])
+def test_a_living_driver_on_this_machine_is_refused_at_once(state: str) -> None:
+    record = run(state=state)
+    with pytest.raises(DriverAlive) as refusal:
+        refuse_if_alive(MINE, lambda: [record], sleep=never)
+    message = str(refusal.value)
+    for word in ("2026-a", socket.gethostname(), str(os.getpid()), "t0", "airflow-ckpt stop /data/orders"):
+        assert word in message
+    assert "damage the checkpoint" in refusal.value.risk
+
+
+@pytest.mark.parametrize("state", [STOPPED, FINISHED, FAILED])
+def test_a_run_that_has_ended_does_not_count_even_if_its_process_lives(state: str) -> None:
+    refuse_if_alive(MINE, lambda: [run(state=state)], sleep=never)
+
+
+def test_a_killed_driver_on_this_machine_is_passed_at_once(child: subprocess.Popen[bytes]) -> None:
+    record = run(pid=child.pid, started=process_started(child.pid))
+    with pytest.raises(DriverAlive):
+        refuse_if_alive(MINE, lambda: [record], sleep=never)
+    child.send_signal(signal.SIGKILL)
+    child.wait(10)
+    refuse_if_alive(MINE, lambda: [record], sleep=never)
+
+
+def test_a_killed_driver_that_nobody_has_waited_for_is_dead_too(child: subprocess.Popen[bytes]) -> None:
+    record = run(pid=child.pid, started=process_started(child.pid))
+    os.kill(child.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while is_alive_here(record) and time.monotonic() < deadline:
+        pass
+    assert os.path.exists(f"/proc/{child.pid}/stat"), "a zombie is still listed"
+    assert is_alive_here(record) is False
+
+
+def test_a_pid_that_another_process_has_got_since_is_a_dead_driver() -> None:
+    started = process_started(os.getpid())
+    assert started is not None
+    refuse_if_alive(MINE, lambda: [run(started=started - 1)], sleep=never)
+
+
+@pytest.mark.parametrize(
+    "unseen",
+    [
+        {"host": "another-machine"},
+        {"boot": "the life before"},
+        {"boot": ""},
+        {"boot": "same-boot pid:[another container]"},
+        {"pid": None},
+        {"started": None},
+    ],
+)
+def test_a_driver_that_cannot_be_seen_from_here_is_neither_dead_nor_alive(unseen: dict[str, Any]) -> None:
+    assert is_alive_here(run(**unseen)) is None
+
+
+def test_a_record_without_a_driver_is_neither_dead_nor_alive() -> None:
+    assert is_alive_here(RunRecord("2026-a", "orders")) is None
+
+
+def test_where_the_system_shows_no_processes_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ckpt_stream.lease._boot_id", lambda: "")
+    assert is_alive_here(run()) is None
+
+
+def test_a_driver_elsewhere_is_waited_for_and_passed_when_its_heartbeat_stays_silent() -> None:
+    said: list[str] = []
+    record = elsewhere()
+    waiting = Waiting(lambda _: said.append("waited") if len(said) < 2 else None)
+    refuse_if_alive(MINE, lambda: [record], sleep=waiting, say=said.append)
+    assert waiting.seconds == record.heartbeat_seconds * MISSED_HEARTBEATS == 30
+    assert said == ["waiting for a sign of life of 2026-a on another-machine", "waited"]
+
+
+def test_the_wait_follows_the_other_drivers_own_heartbeat() -> None:
+    record, waiting = elsewhere(), Waiting()
+    record.heartbeat_seconds = 60
+    refuse_if_alive(MINE, lambda: [record], sleep=waiting)
+    assert waiting.seconds == 360
+
+
+@pytest.mark.parametrize("at", [1, 29])
+def test_a_driver_elsewhere_whose_heartbeat_moves_is_refused(at: int) -> None:
+    beat = ["t0"]
+
+    def then(seconds: float) -> None:
+        if seconds == at:
+            beat[0] = "t1"
+
+    waiting = Waiting(then)
+    with pytest.raises(DriverAlive, match="last heartbeat t1"):
+        refuse_if_alive(MINE, lambda: [elsewhere(heartbeat=beat[0])], sleep=waiting)
+    assert waiting.seconds == at
+
+
+def test_a_driver_elsewhere_that_ends_during_the_wait_is_waited_for_no_longer() -> None:
+    states = iter([RUNNING, RUNNING, STOPPED])
+    waiting = Waiting()
+    refuse_if_alive(MINE, lambda: [elsewhere(state=next(states))], sleep=waiting)
+    assert waiting.seconds == 2
+
+
+def test_one_silent_driver_does_not_hide_one_that_lives() -> None:
+    with pytest.raises(DriverAlive, match="2026-aa"):
+        refuse_if_alive(MINE, lambda: [elsewhere(), run("2026-aa")], sleep=never)
+
+
+def test_a_driver_that_wrote_a_last_heartbeat_and_died_here_is_passed() -> None:
+    beats = iter(["t0", "t1"])
+    silent = elsewhere()
+    silent.heartbeat_seconds = 0.1
+
+    def read_others() -> list[RunRecord]:
+        return [silent, run("2026-aa", started=0.0, heartbeat=next(beats))]
+
+    refuse_if_alive(MINE, read_others, sleep=Waiting())
+
+
+def test_of_two_that_start_at_once_the_younger_gives_way_and_the_older_goes_on() -> None:
+    older, younger = run("2026-a", STARTING), run("2026-b", STARTING)
+    refuse_if_alive(older, lambda: [younger], sleep=never)
+    with pytest.raises(DriverAlive):
+        refuse_if_alive(younger, lambda: [older], sleep=never)
+
+
+def test_a_driver_that_runs_already_is_respected_even_if_its_clock_makes_it_the_younger() -> None:
+    with pytest.raises(DriverAlive, match="2026-z"):
+        refuse_if_alive(MINE, lambda: [run("2026-z", RUNNING)], sleep=never)
+
+
+def test_this_driver_names_itself_for_good() -> None:
+    driver = this_driver(jvm_pid=77)
+    assert (driver["host"], driver["pid"], driver["jvm_pid"]) == (socket.gethostname(), os.getpid(), 77)
+    assert is_alive_here(RunRecord("r", "orders", driver=dict(driver))) is True
+
+
+def test_a_process_name_with_brackets_and_blanks_does_not_confuse_the_start_time() -> None:
+    # The name stands in brackets in the very line that is read: `123 (a) b) S ...`.
+    code = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'a) Z (b', 0, 0, 0); print(flush=True); time.sleep(60)"
+    with subprocess.Popen(["python3", "-S", "-c", code], stdout=subprocess.PIPE) as process:
+        before = process_started(process.pid)
+        assert process.stdout is not None
+        process.stdout.readline()
+        after = process_started(process.pid)
+        process.kill()
+    assert before == after is not None

@@ -1,0 +1,138 @@
+"""The ledger's record as bytes: what is written is read back, and what is not ours is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ckpt_stream.ledger import (
+    ANCHOR,
+    BATCH,
+    LedgerFormatError,
+    LedgerRecord,
+    digest,
+    ledger_topic,
+    record_key,
+    transactional_id,
+)
+from tests.ckpt_stream.samples import held
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        held(5),
+        held(0, 2, 3, kind=ANCHOR, records=0, checksum=0),
+        held(5, dead_letter_topic="wrong", dead_letters=3, dead_letter_checksum=2**64 - 1),
+        held(5, start={}, end={}, application="ünïcode \U0001f40e"),
+    ],
+)
+def test_a_record_is_read_back_as_it_was_written(record: LedgerRecord) -> None:
+    assert LedgerRecord.from_json(record.to_json()) == record
+
+
+def test_a_record_says_all_that_the_protocol_asks_of_it() -> None:
+    document = json.loads(held(5, 1, 3).to_json())
+    asked = {
+        "format": 1,
+        "sink_id": "orders",
+        "query_id": "query-1",
+        "run_id": "run-1",
+        "lane": 1,
+        "lanes": 3,
+        "batch": 5,
+        "digest": "input-5",
+        "start": {"source": {"0": 50}},
+        "end": {"source": {"0": 60}},
+        "records": 10,
+        "checksum": 2**64 - 1,
+        "topic": "orders-out",
+        "topic_id": "topic-1",
+        "application": "1.0",
+        "time": "2026-11-01T00:00:00.000+00:00",
+        "kind": "batch",
+        "dead_letter_topic": None,
+        "dead_letters": 0,
+        "dead_letter_checksum": 0,
+    }
+    assert {name: document.get(name, "missing") for name in asked} == asked
+
+
+def test_the_key_names_lane_and_batch() -> None:
+    assert held(5, 2).key == record_key(2, 5) == b"2/5"
+
+
+@given(st.tuples(st.integers(0, 1023), st.integers(0, 10**9), st.sampled_from([BATCH, ANCHOR])), st.data())
+@settings(max_examples=50, deadline=None)
+def test_no_two_records_share_a_key_so_that_compaction_never_replaces_one_by_another(
+    one: tuple[int, int, str], data: st.DataObject
+) -> None:
+    near = st.tuples(
+        st.sampled_from([one[0], 1, 11]), st.sampled_from([one[1], 1, 11]), st.sampled_from([BATCH, ANCHOR])
+    )
+    other = data.draw(near)
+    assert (record_key(*one) == record_key(*other)) == (one == other)
+
+
+def test_an_anchor_never_replaces_the_batch_that_it_repeats() -> None:
+    assert held(5, kind=ANCHOR).key != held(5).key
+
+
+@pytest.mark.parametrize("version", [2, 0, "2", None])
+def test_a_record_of_another_format_is_refused_by_its_number(version: object) -> None:
+    document = {**json.loads(held(5).to_json()), "format": version, "new_field": 1}
+    with pytest.raises(LedgerFormatError, match="newer airflow-ckpt") as refusal:
+        LedgerRecord.from_json(json.dumps(document).encode())
+    assert f"format {version!r};" in str(refusal.value)
+    assert refusal.value.restart_may_help is False
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"\xff\xfe", b"null", b"5", b"[]", b'"format"', b"{}", b'{"batch": 5}', b"[" * 100_000]
+)
+def test_foreign_bytes_are_refused_and_shown(value: bytes) -> None:
+    with pytest.raises(LedgerFormatError, match="Something else writes to the ledger topic") as refusal:
+        LedgerRecord.from_json(value)
+    assert repr(value[:200]) in str(refusal.value)
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=100, deadline=None)
+def test_no_bytes_lead_to_another_error(value: bytes) -> None:
+    with pytest.raises(LedgerFormatError):
+        LedgerRecord.from_json(value)
+
+
+@pytest.mark.parametrize("change", [{"surprise": 1}, {"batch": ...}])
+def test_a_record_with_unknown_or_missing_fields_is_refused(change: dict[str, object]) -> None:
+    document = {**json.loads(held(5).to_json()), **change}
+    document = {name: value for name, value in document.items() if value is not ...}
+    with pytest.raises(LedgerFormatError, match="unknown or missing fields"):
+        LedgerRecord.from_json(json.dumps(document).encode())
+
+
+def test_the_ledger_topic_is_named_after_the_sink() -> None:
+    assert ledger_topic("orders") == "orders.ledger"
+
+
+def test_no_two_lanes_of_any_sinks_share_a_transactional_id() -> None:
+    sinks = ["a", "a-1", "a-1-1", "a-", "1", "a.ledger"]
+    pairs = [(sink, lane) for sink in sinks for lane in (0, 1, 10, 11)]
+    assert len({transactional_id(*pair) for pair in pairs}) == len(pairs)
+
+
+def test_the_digest_is_the_beginning_of_sha256_so_that_it_is_the_same_in_every_version() -> None:
+    assert digest("") == "e3b0c44298fc1c149afbf4c8996fb924"
+    assert digest("abc") == "ba7816bf8f01cfea414140de5dae2223"
+
+
+def test_the_digest_changes_with_every_character_of_the_offset_log() -> None:
+    text = 'v1\n{"batchTimestampMs":1}\n{"source":{"0":5}}'
+    others = {digest(text[:i] + "x" + text[i + 1 :]) for i in range(len(text))}
+    assert len(others) == len(text)
+    assert digest(text) not in others

@@ -1,0 +1,146 @@
+"""The files beside the checkpoint: what a run says about itself is read back, and what is not ours is refused."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from ckpt_stream.run_record import (
+    FAILED,
+    KEEP_BATCHES,
+    RUNNING,
+    STARTING,
+    Failure,
+    RunRecord,
+    RunRecordError,
+    entries,
+    listing,
+    now,
+    parse,
+    run_name,
+    stop_request,
+)
+
+pytestmark = pytest.mark.unit
+
+
+def batch(number: int, **values: Any) -> dict[str, Any]:
+    return {"batch": number, "input_rows": 10, "records": 8, "skipped": 0, "malformed": 2, "dead_letters": 1, **values}
+
+
+def test_a_run_is_read_back_as_it_was_written() -> None:
+    record = RunRecord("20261101T000000.000000-ab", "orders", "ab", driver={"host": "h", "pid": 7}, query_id="q")
+    record.enter(STARTING)
+    record.enter(RUNNING)
+    record.add_batch(batch(0, lanes=[{"lane": 0, "commit_ms": 1.5}]))
+    record.failure = Failure("PoisonRecord", "a record", 1, {"topic": "t", "partition": 0, "offset": 5}, False)
+    record.enter(FAILED)
+    assert RunRecord.from_json(record.to_json()) == record
+
+
+def test_a_run_that_did_not_fail_is_read_back_without_a_failure() -> None:
+    assert RunRecord.from_json(RunRecord("r", "orders").to_json()).failure is None
+
+
+def test_the_history_keeps_each_state_with_its_time_in_order() -> None:
+    record = RunRecord("r", "orders")
+    before = now()
+    for state in (STARTING, RUNNING, FAILED):
+        record.enter(state)
+    assert [entry["state"] for entry in record.history] == [STARTING, RUNNING, FAILED]
+    times = [entry["time"] for entry in record.history]
+    assert [before, *times, now()] == sorted([before, *times, now()])
+    assert record.state == FAILED
+
+
+def test_the_last_hundred_batches_are_kept_and_all_are_counted() -> None:
+    record = RunRecord("r", "orders")
+    for number in range(KEEP_BATCHES + 50):
+        record.add_batch(batch(number, skipped=1 if number == 0 else 0))
+        assert record.batches[-1]["batch"] == number
+        assert len(record.batches) == min(number + 1, 100)
+    assert [b["batch"] for b in record.batches] == list(range(50, 150))
+    assert record.totals == {
+        "batches": 150,
+        "input_rows": 1500,
+        "records": 1200,
+        "skipped": 1,
+        "malformed": 300,
+        "dead_letters": 150,
+    }
+
+
+def test_a_batch_of_which_spark_told_nothing_counts_without_rows() -> None:
+    record = RunRecord("r", "orders")
+    record.add_batch({"batch": 0, "input_rows": None, "records": 3})
+    assert (record.totals["batches"], record.totals["input_rows"], record.totals["records"]) == (1, 0, 3)
+
+
+def test_two_runs_share_no_list() -> None:
+    one, two = RunRecord("1", "orders"), RunRecord("2", "orders")
+    one.enter(STARTING)
+    one.add_batch(batch(0))
+    assert (two.history, two.batches, two.totals) == ([], [], {})
+
+
+def test_sorted_by_name_is_sorted_by_start_in_every_time_zone() -> None:
+    start = datetime(2026, 11, 1, 23, 59, 59, 999_999, tzinfo=UTC)
+    moments = [start + timedelta(microseconds=n) for n in (0, 1, 10)]
+    zones = [timezone(timedelta(hours=h)) for h in (9, -9, 0)]
+    names = [run_name(moment.astimezone(zone), "t") for moment, zone in zip(moments, zones, strict=True)]
+    assert names == sorted(names)
+    assert names[0] == "20261101T235959.999999-t"
+
+
+def test_the_path_of_a_run_is_its_name() -> None:
+    assert RunRecord("20261101T235959.999999-t", "orders").path == "_ckpt/runs/20261101T235959.999999-t.json"
+
+
+@pytest.mark.parametrize("text", ["", "{", "null", "[]", '"text"', "{}", '{"format": 2}', '{"format": null}'])
+def test_a_file_that_is_not_ours_or_of_another_format_is_refused_by_its_kind(text: str) -> None:
+    for read in (lambda t: parse(t, "stop request"), RunRecord.from_json):
+        with pytest.raises(RunRecordError, match=r"stop request|run record") as refusal:
+            read(text)
+        assert refusal.value.restart_may_help is False
+
+
+def test_a_run_of_a_newer_format_names_the_known_one_and_what_helps() -> None:
+    document = {**json.loads(RunRecord("r", "orders").to_json()), "format": 2}
+    with pytest.raises(RunRecordError, match="not of format 1; install the version of airflow-ckpt that wrote it"):
+        RunRecord.from_json(json.dumps(document))
+
+
+@pytest.mark.parametrize("change", [{"surprise": 1}, {"failure": {"surprise": 1}}, {"failure": 5}, {"run": ...}])
+def test_a_run_with_unknown_or_missing_fields_is_refused(change: dict[str, Any]) -> None:
+    document = {**json.loads(RunRecord("r", "orders").to_json()), **change}
+    document = {name: value for name, value in document.items() if value is not ...}
+    with pytest.raises(RunRecordError, match="unknown or missing fields"):
+        RunRecord.from_json(json.dumps(document))
+
+
+def test_a_list_is_read_back_and_a_missing_file_is_an_empty_one() -> None:
+    poison = [{"topic": "t", "partition": 0, "offset": 5}]
+    assert entries(listing(poison), "list of poison records") == poison
+    assert entries(listing([]), "restart history") == []
+    assert entries(None, "restart history") == []
+
+
+@pytest.mark.parametrize("held", [{}, {"entries": None}, {"entries": "abc"}, {"entries": {"a": 1}}, {"entries": [1]}])
+def test_a_list_file_without_a_list_is_refused_and_not_taken_for_empty(held: dict[str, Any]) -> None:
+    with pytest.raises(RunRecordError, match="The restart history holds no list"):
+        entries(json.dumps({"format": 1, **held}), "restart history")
+
+
+def test_a_list_of_a_newer_format_is_refused() -> None:
+    with pytest.raises(RunRecordError, match="format 1"):
+        entries(json.dumps({"format": 2, "entries": []}), "restart history")
+
+
+@pytest.mark.parametrize("run", [None, "20261101T235959.999999-t"])
+def test_a_stop_request_says_who_why_and_whom(run: str | None) -> None:
+    request = parse(stop_request("alice", "deployment", run), "stop request")
+    assert (request["by"], request["reason"], request["run"]) == ("alice", "deployment", run)
+    assert datetime.fromisoformat(request["time"]).tzinfo is not None
