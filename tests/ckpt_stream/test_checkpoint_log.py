@@ -183,7 +183,7 @@ NEARLY = st.builds(
 
 @pytest.mark.parametrize("parse", PARSERS)
 @given(text=st.text(max_size=100) | NEARLY | JSON.map(json.dumps))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_no_text_leads_to_another_error(parse: Callable[[str], Any], text: str) -> None:
     try:
         parsed = parse(text)

@@ -48,6 +48,8 @@ def test_the_smallest_document_is_enough_and_is_exactly_once() -> None:
     assert (config.sink_id, config.group) == ("orders", "orders")
     assert (config.guarantee, config.lanes, config.start) == ("exactly_once", 1, "group")
     assert (config.offset_mirror, config.malformed, config.transaction_timeout) == ("on_checkpoint", "skip", 60.0)
+    assert (config.ledger_history, config.batch_timeout, config.heartbeat) == (1000, 600.0, 5.0)
+    assert (config.drain, config.include_headers, config.trigger_interval, config.min_pause) == (False, False, 0, 0)
     assert config.source == ("orders-in",)
 
 
@@ -67,6 +69,11 @@ def test_a_pattern_stands_for_the_source(source: Any) -> None:
     assert (config.source, config.source_pattern) == ((), "orders-in-.*")
 
 
+def test_with_a_pattern_offsets_may_name_any_topic() -> None:
+    config = from_json(document(source=..., source_pattern="in-.*", stop_at={"in-7": {"0": 5}}))
+    assert config.stop_at == {"in-7": {"0": 5}}
+
+
 def test_partitions_given_as_numbers_in_python_are_those_of_spark() -> None:
     config = StreamConfig(**MINIMUM, start="explicit", start_offsets={"orders-in": {0: 5, "1": -2}})  # type: ignore[dict-item]
     assert config.start_offsets == {"orders-in": {"0": 5, "1": -2}}
@@ -77,6 +84,7 @@ def test_partitions_given_as_numbers_in_python_are_those_of_spark() -> None:
     [
         {"start": "timestamp", "start_timestamp_ms": 0},
         {"start": "explicit", "start_offsets": {"orders-in": {"0": -1}}},
+        {"start": "ledger"},
         {"lanes": MAX_LANES},
         {"sink_id": "x" * LONGEST_SINK_ID},
         {"malformed": "dead_letter", "dead_letter_topic": "wrong"},
@@ -135,6 +143,7 @@ OUT_OF_PLACE: list[tuple[dict[str, Any], str]] = [
     ({"start": "timestamp"}, "start='timestamp' needs start_timestamp_ms"),
     ({"start": "timestamp", "start_timestamp_ms": "noon"}, "start_timestamp_ms='noon'"),
     ({"start": "timestamp", "start_timestamp_ms": -1}, "start_timestamp_ms=-1"),
+    ({"start": "timestamp", "start_timestamp_ms": 1.5}, "start_timestamp_ms=1.5"),
     ({"start": "explicit"}, "start='explicit' needs start_offsets"),
     (
         {"start": "explicit", "start_offsets": {"orders-inn": {"0": 5}}},

@@ -27,7 +27,12 @@ def process(order: object, *reached: str, pids: str = "") -> subprocess.Complete
     """A process of its own that is armed by its environment and comes by some points."""
     lines = [REACH.format(point=point, pids=pids) for point in reached]
     code = "\n".join(
-        [f"import sys; sys.path.insert(0, {FOLDER!r})", "from ckpt_stream import crash", *lines, "print('alive')"]
+        [
+            f"import sys; sys.path.insert(0, {FOLDER!r})",
+            "from ckpt_stream import crash",
+            *lines,
+            "print('alive', crash.armed_point)",
+        ]
     )
     text = order if isinstance(order, str) else json.dumps(order)
     return subprocess.run(
@@ -84,7 +89,7 @@ def test_the_second_time_nothing_happens(once: Path) -> None:
     assert process(order(once), crash.AFTER_FLUSH).returncode == -signal.SIGKILL
     proof = once.read_text()
     ended = process(order(once), crash.AFTER_FLUSH)
-    assert (ended.returncode, ended.stdout) == (0, "alive\n")
+    assert (ended.returncode, ended.stdout) == (0, "alive after_flush\n")
     assert once.read_text() == proof
 
 
@@ -115,6 +120,13 @@ def test_both_die_even_if_a_part_of_the_driver_is_dead_already(once: Path, victi
     ended = process(order(once, "both"), crash.AFTER_FLUSH, pids=f"{gone.pid}, {victim.pid}")
     assert ended.returncode == -signal.SIGKILL
     assert victim.wait(10) == -signal.SIGKILL
+
+
+def test_the_worker_is_killed_and_the_driver_is_not(once: Path, victim: subprocess.Popen[bytes]) -> None:
+    ended = process(order(once, "worker"), crash.AFTER_FLUSH, pids=f"{victim.pid},")
+    assert ended.returncode == -signal.SIGKILL
+    with pytest.raises(subprocess.TimeoutExpired):
+        victim.wait(0.05)
 
 
 def test_where_nobody_would_die_there_is_no_proof_of_a_death(armed: Arm, once: Path) -> None:

@@ -320,6 +320,6 @@ fast = settings(
     phases=(Phase.generate, Phase.shrink),
 )
 TestHonestHistories = HonestHistories.TestCase
-TestHonestHistories.settings = settings(fast, max_examples=150, stateful_step_count=40)
+TestHonestHistories.settings = settings(fast, max_examples=80, stateful_step_count=40)
 TestFaultyHistories = FaultyHistories.TestCase
-TestFaultyHistories.settings = settings(fast, max_examples=200, stateful_step_count=50)
+TestFaultyHistories.settings = settings(fast, max_examples=120, stateful_step_count=50)

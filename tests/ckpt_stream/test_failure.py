@@ -82,8 +82,9 @@ def test_every_error_of_ours_is_found_again_by_its_name() -> None:
         assert (failure.error, failure.restart_may_help) == (kind.__name__, kind.restart_may_help)
 
 
-def test_what_only_looks_like_an_error_of_ours_is_not_taken_for_one() -> None:
-    failure = describe(thrown("ckpt_stream.errors.Surprise: words"), None)
+@pytest.mark.parametrize("name", ["errors.Surprise", "ledger.LedgerRecord", "errors.annotations"])
+def test_what_only_looks_like_an_error_of_ours_is_not_taken_for_one(name: str) -> None:
+    failure = describe(thrown(f"ckpt_stream.{name}: words"), None)
     assert failure.error == "StreamingQueryException"
     assert failure.restart_may_help is True
 
@@ -163,6 +164,11 @@ def test_the_last_cause_is_the_message_of_a_java_error() -> None:
         "\t... 3 more",
     ]
     assert describe(RuntimeError("\n".join(lines)), None).message == "java.net.ConnectException: refused"
+
+
+def test_the_stack_of_a_java_error_is_left_out() -> None:
+    text = "Job aborted\n\tat org.apache.X.y(Z.scala:1)\n\t... 3 more\n"
+    assert describe(RuntimeError(text), None).message == "Job aborted"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError(""), RuntimeError("\n \n")])

@@ -321,6 +321,13 @@ def test_the_client_belongs_to_the_streams_group_and_commits_nothing_by_itself(g
     assert settings["bootstrap.servers"] == "localhost:9092"
 
 
+def test_a_commit_without_a_coordinator_gives_up_long_before_the_driver_counts_as_dead(group: Group) -> None:
+    batch_done(mirror(), 5)
+    (settings,) = group.settings
+    # By default librdkafka waits for 45 s, and the driver is silent meanwhile.
+    assert settings["session.timeout.ms"] == settings["socket.timeout.ms"] == 6000
+
+
 def test_one_client_serves_all_commits(group: Group) -> None:
     shown = mirror()
     for batch in range(3):

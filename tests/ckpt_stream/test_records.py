@@ -23,6 +23,11 @@ def test_the_poison_record_is_found_in_the_text_of_an_exception() -> None:
     assert find_poison(marked(POISON)) == POISON
 
 
+def test_place_alone_is_enough() -> None:
+    place = {"topic": "orders", "partition": 2, "offset": 41}
+    assert find_poison(marked(place)) == place
+
+
 def test_the_first_of_several_is_taken() -> None:
     assert find_poison(marked(POISON) + marked({**POISON, "offset": 99})) == POISON
 

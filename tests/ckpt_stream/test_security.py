@@ -128,6 +128,11 @@ def test_a_keystore_of_librdkafka_is_pkcs12() -> None:
     }
 
 
+def test_a_keystore_without_a_password_has_none_in_java() -> None:
+    mapped = java("SSL", ssl__keystore__location="/etc/app.p12")
+    assert mapped == {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": "/etc/app.p12"}
+
+
 def test_the_systems_own_certificates_are_those_of_the_java_runtime() -> None:
     assert java("SSL") == {}
     assert java("SSL", ssl__ca__location="probe") == {}
@@ -221,6 +226,13 @@ def test_oauth_with_client_credentials() -> None:
             'extension_logicalCluster="a" extension_identityPoolId="b=c";'
         ),
     }
+
+
+def test_oauth_without_scope_and_extensions_names_neither() -> None:
+    assert sasl(**OIDC)["sasl.jaas.config"] == (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        'clientId="app" clientSecret="hunter2";'
+    )
 
 
 @pytest.mark.parametrize("method", [None, "default"])
