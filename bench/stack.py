@@ -37,6 +37,7 @@ def spark_session(cores: int = 2) -> Iterator[Any]:
         .appName("bench")
         .config("spark.jars", ",".join(map(str, sorted(spark_kafka_jars().glob("*.jar")))))
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "3g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "4")

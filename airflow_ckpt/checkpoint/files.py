@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -33,6 +35,22 @@ class FsspecFiles:
 
     def _cat(self, path: str) -> bytes:
         return _cat_webhdfs(self._fs, path) if "webhdfs" in self._fs.protocol else bytes(self._fs.cat_file(path))
+
+    def write(self, name: str, text: str) -> None:
+        """Replace the file: where the storage has no atomic write of its own, by a temporary one that is moved over it."""
+        path = self._path(name)
+        self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        if "file" in self._fs.protocol:
+            temporary = f"{path}.{os.getpid()}.tmp"
+            Path(temporary).write_text(text)
+            os.replace(temporary, path)
+        elif "webhdfs" in self._fs.protocol:
+            # Its write is a create and an append, and its move does not replace what is there.
+            temporary = f"{path}.{os.getpid()}.tmp"
+            self._fs.pipe_file(temporary, text.encode())
+            self._fs._call("RENAME", method="put", path=temporary, destination=path, renameoptions="OVERWRITE")
+        else:
+            self._fs.pipe_file(path, text.encode())
 
     def names(self, folder: str) -> list[str]:
         """The plain names in a folder; none when there is no such folder."""

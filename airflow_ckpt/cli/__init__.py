@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from airflow_ckpt import __version__
-from airflow_ckpt.cli import ledger, local, verify
+from airflow_ckpt.cli import ledger, local, stop, verify
 from airflow_ckpt.cli.output import OneLineErrors
 from airflow_ckpt.exceptions import CkptError
 
@@ -23,6 +23,7 @@ app = typer.Typer(
 app.add_typer(local.app, name="local")
 app.add_typer(ledger.app, name="ledger")
 app.command()(verify.verify)
+app.command()(stop.stop)
 
 
 def _print_version(wanted: bool) -> None:

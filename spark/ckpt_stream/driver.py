@@ -75,10 +75,11 @@ class Driver:
 
     def __init__(self, spark: SparkSession, config: StreamConfig, transform: Transform) -> None:
         self.spark, self.config, self.transform = spark, config, transform
-        self.kafka = kafka_settings(config, spark.conf.get(SECRETS_PROPERTY, None))
+        self.kafka: Mapping[str, Any] = config.kafka
         self.files = CheckpointFiles(spark, config.checkpoint)
         self.record = self._new_record()
         self.sink: Sink | None = None
+        self._known_runs: dict[str, RunRecord] = {}
 
     def run(self) -> tuple[int, str]:
         """The exit code, and the line that ends the log."""
@@ -88,18 +89,20 @@ class Driver:
         except BaseException as e:
             failure = describe(e, self.sink.progress if self.sink else None)
             self.record.failure = failure
-            self._enter(records.FAILED)
+            # First the poison: whoever sees FAILED may start the next run at once.
             self._remember_poison(failure)
+            self._enter(records.FAILED)
             return 1, f"{name} FAILED: {failure.error}: {failure.message}"
         self._enter(state)
         return 0, f"{name} {state}"
 
     def _live(self) -> str:
-        refuse_unsafe(self.config, dict(self.spark.sparkContext.getConf().getAll()))
         self._enter(records.STARTING)
+        refuse_unsafe(self.config, dict(self.spark.sparkContext.getConf().getAll()))
+        self.kafka = kafka_settings(self.config, self.spark.conf.get(SECRETS_PROPERTY, None))
         refuse_if_alive(self.record, self._other_runs, say=lambda text: log.info("%s", text))
         self._note_restart()
-        self.files.delete(records.STOP)
+        self._forget_old_stop()
         topics = Topics(client_settings(self.kafka))
         start = self._begin(topics)
         self.record.reconciliation = start.reconciliation.line
@@ -108,14 +111,14 @@ class Driver:
         mirror = OffsetMirror(
             self.kafka, self.config.group, self.config.offset_mirror, self.config.offset_mirror_period
         )
-        if start.checkpoint.committed is not None and start.end:
-            mirror.restored(start.checkpoint.committed, start.end)
-        query = self._start_query(topics, start)
-        assert self.sink is not None  # noqa: S101 - set by _start_query
-        self.record.query_id = str(query.id)
-        self._enter(records.RUNNING)
-        watch = Watch(query, self.sink.progress, self.files, self.record, mirror, self.config, self._driver_pids())
         try:
+            if start.checkpoint.committed is not None and start.end:
+                mirror.restored(start.checkpoint.committed, start.end)
+            query = self._start_query(topics, start)
+            assert self.sink is not None  # noqa: S101 - set by _start_query
+            self.record.query_id = str(query.id)
+            self._enter(records.RUNNING)
+            watch = Watch(query, self.sink.progress, self.files, self.record, mirror, self.config, self._driver_pids())
             return watch.until_the_end()
         finally:
             mirror.close()
@@ -254,9 +257,26 @@ class Driver:
         self.files.write(self.record.path, self.record.to_json())
 
     def _other_runs(self) -> list[RunRecord]:
-        names = [n for n in self.files.names(records.RUNS) if n.endswith(".json") and n != f"{self.record.run}.json"]
-        texts = [self.files.read(f"{records.RUNS}/{name}") for name in names]
-        return [RunRecord.from_json(text) for text in texts if text]
+        """The other runs of this checkpoint. One that has ended is read once; a file that is no run record is named."""
+        for name in self.files.names(records.RUNS):
+            known = self._known_runs.get(name)
+            if not name.endswith(".json") or name == f"{self.record.run}.json":
+                continue
+            if known is not None and known.state not in records.LIVE:
+                continue
+            text = self.files.read(f"{records.RUNS}/{name}")
+            try:
+                if text is not None:
+                    self._known_runs[name] = RunRecord.from_json(text)
+            except records.RunRecordError as e:
+                log.warning("%s/%s is passed over: %s", records.RUNS, name, e)
+        return list(self._known_runs.values())
+
+    def _forget_old_stop(self) -> None:
+        """A stop request of before this run was not meant for it; one that came while it started is."""
+        text = self.files.read(records.STOP)
+        if text is not None and not records.is_stop_for(text, self.record):
+            self.files.delete(records.STOP)
 
     def _note_restart(self) -> None:
         """Add to the restart history if the run before this one did not end on its own accord."""

@@ -69,8 +69,15 @@ def rebuild(
     fence_lanes(kafka, intent, max(lanes, before.partitions if before else 0), TIMEOUT_MS)
     known = [r for r in read_ledger_ends(kafka, name, before.partitions if before else 0) if r is not None]
     _refuse_if_ahead(known, here.newest, here.query_id)
+    _refuse_if_known(known, here.in_doubt, replace(intent, query_id=here.query_id or ""))
     topics.ensure_ledger(name, lanes)
     if at is None:  # batch 0 is to be done again: an empty ledger says just that
+        if known:
+            raise BatchInDoubt(
+                f"Batch 0 is to be written again, but {name} holds records of batch {known[0].batch}.",
+                "The stream would be refused, because its ledger speaks of another history.",
+                f"throw the ledger away first with `airflow-ckpt ledger reset {sink_id}`.",
+            )
         return Rebuilt(name, -1, lanes)
     anchored = replace(intent, batch=at, digest=here.digests[at])
     write_anchors(kafka, anchored, committed_end(files, at), run_id="rebuild", application="", timeout_ms=TIMEOUT_MS)
@@ -86,6 +93,16 @@ def _refuse_if_running(files: ReadableFiles) -> None:
 
     # No run is younger than this name.
     refuse_if_alive(RunRecord(run="~", stream=""), runs)
+
+
+def _refuse_if_known(known: list[LedgerRecord], in_doubt: int | None, intent: Intent) -> None:
+    for record in known:
+        if (record.batch, record.query_id, record.topic_id) == (in_doubt, intent.query_id, intent.topic_id):
+            raise BatchInDoubt(
+                f"The ledger itself says that lane {record.lane} of batch {in_doubt} is in the sink.",
+                "Anchoring the ledger elsewhere would write it twice, or lose what other lanes have still to write.",
+                "start the stream: it skips what is there and writes the rest.",
+            )
 
 
 def _refuse_if_ahead(known: list[LedgerRecord], newest: int, query_id: str | None) -> None:

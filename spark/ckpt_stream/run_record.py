@@ -132,6 +132,21 @@ def entries(text: str | None, what: str) -> list[dict[str, Any]]:
     return found
 
 
+def is_stop_for(text: str, record: RunRecord) -> bool:
+    """Whether a stop request means this run: by its name, or, if it names none, by being younger than the run.
+
+    A request that cannot be read is none: it must not end a healthy stream.
+    """
+    try:
+        request = parse(text, "stop request")
+    except RunRecordError:
+        return False
+    if request.get("run") is not None:
+        return bool(request["run"] == record.run)
+    begun = record.history[0]["time"] if record.history else ""
+    return str(request.get("time", "")) >= begun
+
+
 def stop_request(by: str, reason: str = "", run: str | None = None) -> str:
     """Ask a run, or with None whichever run is there, to end after the batch it is working on."""
     return json.dumps({"format": FORMAT, "by": by, "reason": reason, "run": run, "time": now()})

@@ -186,12 +186,19 @@ def into_lanes(rows: DataFrame, lanes: int) -> DataFrame:
 
 def write_at_least_once(kafka: Mapping[str, str]) -> Callable[[DataFrame, LaneSpec], tuple[dict[str, Any], ...]]:
     """Spark's own Kafka sink: a crash in a batch leaves what was written, and the replay writes it again."""
+    from pyspark.sql import functions as F
 
     def write(rows: DataFrame, spec: LaneSpec) -> tuple[dict[str, Any], ...]:
-        writer = output_columns(rows).drop("dead_letter").write.format("kafka").option("topic", spec.intent.topic)
-        if "headers" in rows.columns:
+        output = output_columns(rows)
+        if "dead_letter" in output.columns:
+            topic = F.when(F.col("dead_letter"), F.lit(spec.dead_letter_topic)).otherwise(F.lit(spec.intent.topic))
+            output = output.withColumn("topic", topic).drop("dead_letter")
+        else:
+            output = output.withColumn("topic", F.lit(spec.intent.topic))
+        writer = output.write.format("kafka").options(**{f"kafka.{name}": value for name, value in kafka.items()})
+        if "headers" in output.columns:
             writer = writer.option("includeHeaders", "true")
-        writer.options(**{f"kafka.{name}": value for name, value in kafka.items()}).save()
+        writer.save()
         return ()
 
     return write

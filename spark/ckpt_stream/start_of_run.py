@@ -79,11 +79,15 @@ def begin(
             f"if the checkpoint is right, `airflow-ckpt ledger rebuild {intent.sink_id}` makes the ledger anew from it.",
         )
     before = topics.find(name)
-    fence_lanes(kafka, intent, max(intent.lanes, before.partitions if before else 0), timeout_ms)
-    ledger = read_ledger_ends(kafka, name, before.partitions if before else 0)
+    partitions = before.partitions if before else 0
     stored = files.read(ADOPTION)
     adopted = _adoption(stored) if checkpoint.newest is not None else None
-    verdict = reconcile(checkpoint, ledger, replace(intent, adopted=adopted), adopt_ledger=adopt_ledger)
+    known_as = replace(intent, adopted=adopted)
+    # Once before the fence: a stream that is refused must not have disturbed the one whose ledger this is.
+    reconcile(checkpoint, read_ledger_ends(kafka, name, partitions), known_as, adopt_ledger=adopt_ledger)
+    fence_lanes(kafka, intent, max(intent.lanes, partitions), timeout_ms)
+    ledger = read_ledger_ends(kafka, name, partitions)
+    verdict = reconcile(checkpoint, ledger, known_as, adopt_ledger=adopt_ledger)
     topics.ensure_ledger(name, intent.lanes)
     end = committed_end(files, checkpoint.committed)
     if verdict.adopt is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ from ckpt_stream.errors import SinkError, SinkRejected
 from ckpt_stream.kafka_errors import patiently, sink_error
 
 ASK_SECONDS = 30.0
+#: Longer than a login takes; a question that is not answered by then may never be.
+LOOK_SECONDS = 2.0
 #: Replicas of a new ledger topic, as far as there are brokers: Kafka's own default for what must not be lost.
 LEDGER_REPLICAS = 3
 LEDGER_CONFIG = {"cleanup.policy": "compact", "retention.ms": "-1"}
@@ -30,7 +32,9 @@ class Topics:
     def __init__(self, kafka: Mapping[str, Any]) -> None:
         from confluent_kafka.admin import AdminClient
 
-        self._admin: Any = AdminClient({**kafka, "reconnect.backoff.ms": 10})
+        self._lost: list[Any] = []
+        settings: dict[str, Any] = {**kafka, "reconnect.backoff.ms": 10, "error_cb": _newest(self._lost)}
+        self._admin: Any = AdminClient(settings)
         self._partitions: dict[str, int] = {}
 
     def close(self) -> None:
@@ -42,17 +46,36 @@ class Topics:
 
         try:
             found = patiently(
-                lambda: self._admin.describe_topics(TopicCollection([name]), request_timeout=ASK_SECONDS)[
-                    name
-                ].result(),
+                lambda: self._answer(
+                    self._admin.describe_topics(TopicCollection([name]), request_timeout=ASK_SECONDS)[name]
+                ),
                 ASK_SECONDS,
             )
         except KafkaException as e:
-            if e.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+            error = e.args[0]
+            if error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
                 return None
-            raise sink_error(e, f"describe the topic {name}") from e
+            if error.name() == "_TIMED_OUT" and self._lost:
+                error = self._lost[-1]  # why there was no answer
+            raise sink_error(error, f"describe the topic {name}") from e
         self._partitions[name] = len(found.partitions)
         return Topic(name, str(found.topic_id), len(found.partitions))
+
+    def _answer(self, future: Any) -> Any:
+        """The answer; or, before the time is over, that Kafka does not know user or password.
+
+        librdkafka goes on trying such a login, and in the end says only that there was no answer.
+        """
+        from confluent_kafka import KafkaException
+
+        self._lost.clear()
+        while True:
+            try:
+                return future.result(timeout=LOOK_SECONDS)
+            except TimeoutError:
+                self._admin.poll(0)
+                if self._lost and self._lost[-1].name() == "_AUTHENTICATION":
+                    raise KafkaException(self._lost[-1]) from None
 
     def get(self, name: str, role: str) -> Topic:
         topic = self.find(name)
@@ -173,3 +196,13 @@ class Topics:
                 "it, or correct the name."
             )
         return {t: sorted(metadata.topics[t].partitions) for t in sorted(wanted)}
+
+
+def _newest(lost: list[Any]) -> Callable[[Any], None]:
+    """Keeps the last reason for which a connection was lost. It knows only the list, or the client would live for ever."""
+
+    def keep(error: Any) -> None:
+        if error.name() != "_ALL_BROKERS_DOWN":  # which comes after each reason and names none
+            lost[:] = [error]
+
+    return keep

@@ -77,7 +77,12 @@ class Transaction:
             raise sink_error(e, f"take over the lane {self.id}") from e
 
     def begin(self) -> None:
-        self.producer.begin_transaction()
+        from confluent_kafka import KafkaException
+
+        try:
+            self.producer.begin_transaction()
+        except KafkaException as e:
+            raise self._explained(sink_error(e, f"begin a transaction of {self.id}")) from e
 
     def produce(self, topic: str, **record: Any) -> None:
         """Hand one record to the client; a full queue is waited for, as long as nothing has failed."""

@@ -150,9 +150,9 @@ class Watch:
         text = self.files.read(records.STOP)
         if text is None or self.progress.stopping:
             return
-        request = records.parse(text, "stop request")
-        if request.get("run") not in (None, self.record.run):
+        if not records.is_stop_for(text, self.record):
             return
+        request = records.parse(text, "stop request")
         log.info("stop requested by %s: %s", request.get("by"), request.get("reason") or "no reason given")
         self.progress.stopping = True
 
