@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ckpt_stream.files import ReadableFiles
-from ckpt_stream.run_record import RUNS, RunRecord
+from ckpt_stream.run_record import LIVE, RUNS, RunRecord
 
 
 def run_names(files: ReadableFiles) -> list[str]:
@@ -16,7 +16,16 @@ def read_run(files: ReadableFiles, name: str) -> RunRecord | None:
     return RunRecord.from_json(text) if text else None
 
 
-def newest_run(files: ReadableFiles) -> RunRecord | None:
-    """The youngest run; None when the checkpoint has none."""
-    names = run_names(files)
-    return read_run(files, names[-1]) if names else None
+#: How far back a live run is looked for: behind it there may be runs that were refused because it lives.
+LOOK_BACK = 20
+
+
+def current_run(files: ReadableFiles) -> RunRecord | None:
+    """The run that lives, else the youngest one; None when the checkpoint has none."""
+    newest: RunRecord | None = None
+    for name in reversed(run_names(files)[-LOOK_BACK:]):
+        run = read_run(files, name)
+        if run is not None and run.state in LIVE:
+            return run
+        newest = newest or run
+    return newest

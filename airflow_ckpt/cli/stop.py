@@ -21,12 +21,12 @@ def stop(
 ) -> None:
     """Stop a stream gracefully: its current batch commits, no new one starts. Exit code 1 if it still runs."""
     from airflow_ckpt.checkpoint.files import FsspecFiles
-    from airflow_ckpt.checkpoint.runs import newest_run
+    from airflow_ckpt.checkpoint.runs import current_run, read_run
     from airflow_ckpt.exceptions import CkptError
     from ckpt_stream import run_record
 
     files = FsspecFiles(checkpoint)
-    run = newest_run(files)
+    run = current_run(files)
     if run is None:
         raise CkptError(f"{checkpoint} has no run record: no stream of airflow-ckpt ever ran there. Check the path.")
     if run.state in run_record.LIVE:
@@ -35,7 +35,7 @@ def stop(
         deadline = time.monotonic() + wait
         while run.state in run_record.LIVE and time.monotonic() < deadline:
             time.sleep(0.2)
-            run = newest_run(files) or run
+            run = read_run(files, run.run) or run
     value = {"run": run.run, "state": run.state}
     output_for(as_json).result(value, lambda v: f"run {v['run']} is {v['state']}")
     raise typer.Exit(1 if wait and run.state in run_record.LIVE else 0)

@@ -1,0 +1,45 @@
+"""The run records beside a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_ckpt.checkpoint.files import FsspecFiles
+from airflow_ckpt.checkpoint.runs import current_run, run_names
+from ckpt_stream.run_record import FAILED, RUNNING, STOPPED, RunRecord
+
+pytestmark = pytest.mark.unit
+
+
+def folder_with(tmp_path: Path, *states: str) -> FsspecFiles:
+    files = FsspecFiles(str(tmp_path))
+    for number, state in enumerate(states):
+        record = RunRecord(run=f"2026010{number}-x", stream="s", state=state)
+        files.write(record.path, record.to_json())
+    return files
+
+
+def test_a_run_that_lives_is_the_current_one_although_a_later_one_was_refused(tmp_path: Path) -> None:
+    found = current_run(folder_with(tmp_path, STOPPED, RUNNING, FAILED))
+    assert found is not None
+    assert found.run == "20260101-x"
+
+
+def test_without_a_live_run_the_youngest_counts(tmp_path: Path) -> None:
+    found = current_run(folder_with(tmp_path, STOPPED, FAILED))
+    assert found is not None
+    assert found.state == FAILED
+
+
+def test_a_folder_without_runs_has_no_current_run(tmp_path: Path) -> None:
+    assert current_run(FsspecFiles(str(tmp_path))) is None
+
+
+def test_leftovers_of_writers_are_no_runs(tmp_path: Path) -> None:
+    files = folder_with(tmp_path, STOPPED)
+    runs = tmp_path / "_ckpt" / "runs"
+    (runs / ".20260100-x.json.crc").write_text("x")
+    (runs / "20260100-x.json.17.tmp").write_text("half")
+    assert run_names(files) == ["20260100-x"]
