@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import sink
+from bench import sink, verify
 from bench.stack import kafka, spark_session
 
 
@@ -24,13 +24,15 @@ def main() -> None:
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
+    with kafka() as cluster:
+        reading = verify.rates(cluster, options.records, say)
     with kafka() as cluster, spark_session() as spark:
         small = sink.small_batches(spark, cluster, options.batches, 1000, options.lanes, say)
         rates = sink.throughput(spark, cluster, options.records, options.lanes, say)
-    report(rates, small)
+    report(rates, small, reading)
 
 
-def report(rates: dict[str, float], small: dict[str, float]) -> None:
+def report(rates: dict[str, float], small: dict[str, float], reading: dict[str, float]) -> None:
     table = Table(title="this sink against Spark's own (at-least-once)")
     for column in ("sink", "records/s", "ratio", "small batch, ms", "ratio"):
         table.add_column(column, justify="right")
@@ -53,6 +55,8 @@ def report(rates: dict[str, float], small: dict[str, float]) -> None:
         "best_lanes": int(max(lanes, key=lambda n: rates[n])),
         "small_batch_time_vs_spark_sink_best_lanes": round(min(small[n] for n in lanes) / small["spark"], 3),
     }
+    result["verify_rate_vs_plain_consumer"] = round(reading["verify"] / reading["plain"], 3)
+    result["verify_memory_growth_mb"] = round(reading["memory_growth_mb"], 1)
     print(json.dumps(result))
 
 
