@@ -11,11 +11,11 @@ SETUP_LOG := build/setup.log
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo up down status test test-unit faults lint bench clean java
+.PHONY: help setup demo up down status test test-unit test-cluster faults lint bench clean java
 
 ##@ First steps
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-10s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-12s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV_READY) ## Install everything into .venv (the other targets do it when needed)
 
@@ -38,6 +38,9 @@ test: java setup lint ## Lint, unit, integration and the quick fault tests, on a
 
 test-unit: setup ## Only the tests that start nothing
 	@.venv/bin/pytest -m unit $(ARGS)
+
+test-cluster: java setup ## The tests on an HDFS and a YARN of their own (the first time it downloads 90 MB)
+	@.venv/bin/pytest -m cluster $(ARGS)
 
 faults: java setup ## All fault tests: kill, freeze and corrupt things, then count records
 	@.venv/bin/pytest -m faults $(ARGS)

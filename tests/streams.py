@@ -6,16 +6,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.local.jars import spark_kafka_jars
 from ckpt_stream import crash
 from ckpt_stream.config import StreamConfig
 from ckpt_stream.ledger import LedgerRecord, ledger_topic
-from ckpt_stream.run_record import RunRecord
+from ckpt_stream.run_record import RUNS, RunRecord
 from tests.kafka_io import Record, produce, read_all
 
 APPLICATIONS = Path(__file__).parent.parent / "spark"
@@ -46,6 +47,9 @@ class StreamUnderTest:
     source: str
     sink: str
     settings: dict[str, Any] = field(default_factory=dict)
+    #: A checkpoint that is not in the folder: as the driver names it, and as the test looks at it.
+    location: str | None = None
+    storage: FsspecFiles | None = None
 
     @property
     def name(self) -> str:
@@ -58,7 +62,7 @@ class StreamUnderTest:
     def document(self, **changes: Any) -> dict[str, Any]:
         return {
             "name": self.name,
-            "checkpoint": str(self.checkpoint),
+            "checkpoint": self.location or str(self.checkpoint),
             "source": [self.source],
             "sink": self.sink,
             "kafka": dict(self.kafka),
@@ -92,14 +96,17 @@ class StreamUnderTest:
         return [LedgerRecord.from_json(r.value) for r in found if r.value is not None]
 
     def runs(self) -> list[RunRecord]:
-        folder = self.checkpoint / "_ckpt" / "runs"
-        names = sorted(p for p in folder.glob("*.json") if not p.name.startswith(".")) if folder.exists() else []
-        return [RunRecord.from_json(p.read_text()) for p in names]
+        names = [n for n in self.files.names(RUNS) if n.endswith(".json") and not n.startswith(".")]
+        texts = [self.files.read(f"{RUNS}/{name}") for name in names]
+        return [RunRecord.from_json(text) for text in texts if text is not None]
 
     def last_batch(self, log: str) -> int | None:
-        folder = self.checkpoint / log
-        numbers = [int(p.name) for p in folder.iterdir() if p.name.isdigit()] if folder.exists() else []
-        return max(numbers, default=None)
+        return max((int(name) for name in self.files.names(log) if name.isdigit()), default=None)
+
+    @property
+    def files(self) -> FsspecFiles:
+        """The checkpoint's files, wherever they are."""
+        return self.storage or FsspecFiles(str(self.checkpoint))
 
     # Running
 
@@ -109,22 +116,31 @@ class StreamUnderTest:
 
         return Driver(spark, self.config(**changes), transform).run()
 
-    def start(self, *, master: str = "local[2]", env: Mapping[str, str] | None = None, **changes: Any) -> Running:
-        """Submit the application as a driver of its own."""
+    def start(
+        self,
+        *,
+        master: str = "local[2]",
+        env: Mapping[str, str] | None = None,
+        conf: Mapping[str, str] | None = None,
+        submit: Sequence[str] = (),
+        **changes: Any,
+    ) -> Running:
+        """Submit the application as a driver of its own; `conf` and `submit` are further arguments of spark-submit."""
         document = self.document(**changes)
         log = self.folder / f"driver-{len(list(self.folder.glob('driver-*.log')))}.log"
         jars = ",".join(str(jar) for jar in sorted(spark_kafka_jars().glob("*.jar")))
         argv = [str(Path(sys.executable).parent / "spark-submit"), "--master", master, "--jars", jars]
-        conf = {
+        settings = {
             "spark.ui.enabled": "false",
             "spark.log.level": "WARN",
             "spark.driver.extraJavaOptions": FAST_JVM,
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.host": "127.0.0.1",
+            **(conf or {}),
         }
-        for name, value in conf.items():
+        for name, value in settings.items():
             argv += ["--conf", f"{name}={value}"]
-        argv += [str(APPLICATIONS / f"{self.application}.py"), json.dumps(document)]
+        argv += [*submit, str(APPLICATIONS / f"{self.application}.py"), json.dumps(document)]
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", **(env or {})}
         with log.open("wb") as out:
             process = subprocess.Popen(

@@ -15,7 +15,20 @@ from airflow_ckpt.local.processes import free_port
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[1]
-TARGETS = ("demo", "test", "test-unit", "up", "down", "status", "lint", "bench", "faults", "setup", "clean")
+TARGETS = [
+    "demo",
+    "up",
+    "down",
+    "status",
+    "test",
+    "test-unit",
+    "test-cluster",
+    "faults",
+    "lint",
+    "bench",
+    "setup",
+    "clean",
+]
 
 
 @pytest.fixture

@@ -20,6 +20,9 @@ _HOPELESS = (
     "CANNOT_LOAD_STATE_STORE",
     "AnalysisException",
     "PARSE_SYNTAX_ERROR",
+    "TopicAuthorizationException",
+    "GroupAuthorizationException",
+    "SaslAuthenticationException",
 )
 LONGEST_MESSAGE = 2000
 _FRAME = re.compile(r"\s*(at [\w.$]+|\.\.\. \d+ more)")

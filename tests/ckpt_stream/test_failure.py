@@ -193,3 +193,13 @@ def test_a_refusal_survives_the_way_from_a_task_to_the_driver_by_pickle() -> Non
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - made here
     assert type(copy) is type(error)
     assert (copy.found, copy.risk, copy.helps, str(copy)) == (error.found, error.risk, error.helps, str(error))
+
+
+@pytest.mark.parametrize(
+    "name", ["TopicAuthorizationException", "GroupAuthorizationException", "SaslAuthenticationException"]
+)
+def test_a_source_that_may_not_be_read_is_not_tried_again(name: str) -> None:
+    error = RuntimeError(f"Query terminated.\nCaused by: org.apache.kafka.common.errors.{name}: not allowed")
+    failure = describe(error, None)
+    assert failure.restart_may_help is False
+    assert name in failure.message

@@ -1,0 +1,200 @@
+"""A stream over SASL_SSL with SCRAM: source, sink, ledger and offset mirror; and what a wrong grant or password says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from airflow_ckpt.local.kafka import KafkaCluster
+from ckpt_stream.config import SECRETS_ENVIRONMENT, SECRETS_PROPERTY
+from ckpt_stream.ledger import ledger_topic
+from ckpt_stream.security import is_secret
+from tests.kafka_io import create_topic
+from tests.streams import RUN_SECONDS, Running, StreamUnderTest
+
+pytestmark = pytest.mark.integration
+
+Make = Callable[..., StreamUnderTest]
+
+
+@pytest.fixture
+def secure_stream(kafka_secure: KafkaCluster, tmp_path: Path) -> Make:
+    """Makes a stream that connects as `app` over SASL_SSL. The test itself looks through the plaintext listener."""
+    plain = kafka_secure.client_config()
+    public = {name: value for name, value in kafka_secure.client_config(secure=True).items() if not is_secret(name)}
+
+    def make(application: str = "copy_topic", *, partitions: int = 1, **settings: Any) -> StreamUnderTest:
+        source, sink = create_topic(plain, "source", partitions), create_topic(plain, "sink", partitions)
+        return StreamUnderTest(application, tmp_path, plain, source, sink, {"kafka": public, **settings})
+
+    return make
+
+
+@pytest.fixture
+def password(kafka_secure: KafkaCluster) -> str:
+    return kafka_secure.client_config(secure=True)["sasl.password"]
+
+
+@pytest.fixture
+def secret_in_environment(password: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SECRETS_ENVIRONMENT, json.dumps({"sasl.password": password}))
+
+
+def copy(events: Any) -> Any:
+    return events.select("key", "value")
+
+
+def numbered(count: int) -> list[str]:
+    return [f"value-{i:05d}" for i in range(count)]
+
+
+def group_offset(stream: StreamUnderTest) -> int:
+    admin = AdminClient(dict(stream.kafka))
+    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(stream.name)])[stream.name].result(30)
+    return sum(partition.offset for partition in found.topic_partitions)
+
+
+def command_lines(running: Running) -> set[str]:
+    """What the process list shows of the driver and all that it starts, until it ends."""
+    seen: set[str] = set()
+    driver = psutil.Process(running.process.pid)
+    end = time.monotonic() + RUN_SECONDS
+    while running.process.poll() is None and time.monotonic() < end:
+        with suppress(psutil.NoSuchProcess):
+            for process in [driver, *driver.children(recursive=True)]:
+                seen.add(" ".join(process.cmdline()))
+        with suppress(subprocess.TimeoutExpired):
+            running.process.wait(0.05)
+    return seen
+
+
+def test_every_record_arrives_once_over_sasl_ssl_and_nobody_sees_the_password(
+    secure_stream: Make, password: str, tmp_path: Path
+) -> None:
+    under_test = secure_stream(partitions=2, lanes=2, max_offsets_per_batch=100)
+    under_test.feed(*numbered(300))
+    properties = tmp_path / "secrets.properties"
+    properties.touch(mode=0o600)
+    properties.write_text(f"{SECRETS_PROPERTY} {json.dumps({'sasl.password': password})}\n")
+    # Spark and the Java client say the most about their settings at this level.
+    running = under_test.start(
+        submit=["--properties-file", str(properties)],
+        conf={"spark.log.level": "INFO"},
+        env={"CKPT_SPARK_LOG_LEVEL": "INFO"},
+    )
+    seen = command_lines(running)
+    ended = running.wait()
+    assert ended.code == 0, ended.log[-4000:]
+    assert under_test.values() == numbered(300)
+    assert sum(r.records for r in under_test.ledger()) == 300
+    assert group_offset(under_test) == 300
+
+    assert "sasl.mechanism = SCRAM-SHA-512" in ended.log
+    assert any("pyspark.daemon" in line for line in seen), "the Python workers were not looked at"
+    assert any("org.apache.spark.deploy.SparkSubmit" in line for line in seen), "the JVM was not looked at"
+    assert [line for line in seen if password in line] == []
+    assert password not in ended.log
+    files = [file for file in under_test.checkpoint.rglob("*") if file.is_file()]
+    assert any("_ckpt" in file.parts for file in files)
+    assert [file for file in files if password.encode() in file.read_bytes()] == []
+
+
+def failed(stream: StreamUnderTest, outcome: tuple[int, str], error: str, *words: str) -> None:
+    code, line = outcome
+    assert code == 1, line
+    assert f"FAILED: {error}: " in line
+    for word in words:
+        assert word in line, f"{word!r} is not in: {line}"
+    failure = stream.runs()[-1].failure
+    assert failure is not None
+    assert failure.restart_may_help is False
+    assert stream.committed() == []
+
+
+@pytest.mark.timeout(120)
+def test_a_wrong_password_ends_the_run_with_the_reason(
+    spark: Any, secure_stream: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_test = secure_stream()
+    under_test.feed("a")
+    monkeypatch.setenv(SECRETS_ENVIRONMENT, json.dumps({"sasl.password": "wrong-and-secret"}))
+    outcome = under_test.drive(spark, copy)
+    failed(under_test, outcome, "SinkRejected", "check user and password")
+    assert "wrong-and-secret" not in outcome[1]
+
+
+Rule = tuple[ResourceType, str, ResourcePatternType, AclOperation, AclPermissionType]
+
+
+@contextmanager
+def rules(kafka: KafkaCluster, *wanted: Rule) -> Iterator[None]:
+    """ACLs for the user `app`. Where there is one for a resource, what none allows is forbidden too."""
+    admin = AdminClient(kafka.client_config(secure=True, user="admin"))
+    named = [
+        (kind, name, pattern, "User:app", "*", operation, effect) for kind, name, pattern, operation, effect in wanted
+    ]
+    for future in admin.create_acls([AclBinding(*rule) for rule in named]).values():
+        future.result(timeout=30)
+    try:
+        yield
+    finally:
+        for future in admin.delete_acls([AclBindingFilter(*rule) for rule in named]).values():
+            future.result(timeout=30)
+
+
+def on_topic(name: str, *, deny: AclOperation) -> list[Rule]:
+    kind = (ResourceType.TOPIC, name, ResourcePatternType.LITERAL)
+    others = {AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS} - {deny}
+    return [(*kind, deny, AclPermissionType.DENY), *((*kind, other, AclPermissionType.ALLOW) for other in others)]
+
+
+@pytest.mark.usefixtures("secret_in_environment")
+@pytest.mark.parametrize("which", ["sink", "ledger"])
+def test_a_user_who_may_not_write_is_told_what_to_grant(
+    spark: Any, kafka_secure: KafkaCluster, secure_stream: Make, which: str
+) -> None:
+    under_test = secure_stream()
+    under_test.feed("a")
+    topic = under_test.sink if which == "sink" else ledger_topic(under_test.name)
+    with rules(kafka_secure, *on_topic(topic, deny=AclOperation.WRITE)):
+        outcome = under_test.drive(spark, copy)
+    failed(under_test, outcome, "SinkRejected", "TOPIC_AUTHORIZATION_FAILED", "WRITE on sink and ledger")
+    assert under_test.drive(spark, copy)[0] == 0
+    assert under_test.values() == ["a"]
+
+
+@pytest.mark.usefixtures("secret_in_environment")
+def test_a_user_who_may_not_use_the_transactional_id_is_told_what_to_grant(
+    spark: Any, kafka_secure: KafkaCluster, secure_stream: Make
+) -> None:
+    under_test = secure_stream()
+    under_test.feed("a")
+    ids = (ResourceType.TRANSACTIONAL_ID, under_test.name, ResourcePatternType.PREFIXED)
+    with rules(kafka_secure, (*ids, AclOperation.WRITE, AclPermissionType.DENY)):
+        outcome = under_test.drive(spark, copy)
+    failed(
+        under_test,
+        outcome,
+        "SinkRejected",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        "transactional ids",
+        under_test.name,
+    )

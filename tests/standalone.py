@@ -1,0 +1,169 @@
+"""A real Spark standalone cluster on this machine: a Master and Workers, any of which a test may kill."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import venv
+import zipfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import requests
+
+from airflow_ckpt.local.jars import pyspark_home
+from airflow_ckpt.local.processes import ProcessId, free_port, is_alive, start_detached, stop_tree, wait_until
+from tests.streams import APPLICATIONS, FAST_JVM
+
+HOST = "127.0.0.1"
+# Master and Workers answer in 2 to 4 s; on two busy cores it takes several times that.
+START_DEADLINE_S = 60.0
+
+#: In the executors' Python: where a crash point would kill the worker alone, the worker stands still, so that the test
+#: can kill its whole machine at that very place.
+_STAND_STILL = """import os
+import signal
+
+_kill = os.kill
+
+
+def kill(pid, sig):
+    _kill(pid, signal.SIGSTOP if sig == signal.SIGKILL and pid == os.getpid() else sig)
+
+
+os.kill = kill
+"""
+
+
+@dataclass
+class Worker:
+    """One machine of the cluster: a Worker, its executors and their Python workers."""
+
+    process: ProcessId
+
+    @property
+    def is_up(self) -> bool:
+        return is_alive(self.process)
+
+    def owns(self, pid: int) -> bool:
+        return self.process.pid in (parent.pid for parent in psutil.Process(pid).parents())
+
+    def family(self) -> list[psutil.Process]:
+        leader = psutil.Process(self.process.pid)
+        return [leader, *leader.children(recursive=True)]
+
+    def kill(self) -> None:
+        """SIGKILL all of it, as in a power cut."""
+        family = self.family()
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        wait_until(
+            lambda: not self.is_up and not any(_runs(process) for process in family),
+            deadline_s=10,
+            what="the end of a Spark worker",
+        )
+
+
+class StandaloneUnderTest:
+    """A cluster with two Workers of one core each; its executors have a Python that does not know `ckpt_stream`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port, self._web = free_port(), free_port()
+        self._master: ProcessId | None = None
+        self.workers: list[Worker] = []
+        self.python = _python_without_ckpt_stream(folder / "python")
+        self.py_files = _zipped(folder / "ckpt_stream.zip")
+
+    @property
+    def url(self) -> str:
+        return f"spark://{HOST}:{self._port}"
+
+    def start(self, workers: int = 2) -> None:
+        """Bring up what does not run, and wait until the Master counts so many Workers."""
+        if self._master is None:
+            argv = ["--host", HOST, "--port", str(self._port), "--webui-port", str(self._web)]
+            self._master = self._launch("org.apache.spark.deploy.master.Master", *argv)
+        wait_until(self.alive_workers_or_none, deadline_s=START_DEADLINE_S, what="the Spark master to answer")
+        self.workers = [worker for worker in self.workers if worker.is_up]
+        while len(self.workers) < workers:
+            argv = ["--host", HOST, "--cores", "1", "--memory", "1g", "--webui-port", str(free_port())]
+            argv += ["--work-dir", str(self._folder / "work"), self.url]
+            self.workers.append(Worker(self._launch("org.apache.spark.deploy.worker.Worker", *argv)))
+        wait_until(
+            lambda: self.alive_workers_or_none() == workers,
+            deadline_s=START_DEADLINE_S,
+            what=f"{workers} workers; their logs are in {self._folder}",
+        )
+
+    def stop(self) -> None:
+        for process in [*(worker.process for worker in self.workers), *([self._master] if self._master else [])]:
+            stop_tree(process)
+        self.workers, self._master = [], None
+
+    def alive_workers_or_none(self) -> int | None:
+        """How many Workers the Master counts; None while it does not answer."""
+        try:
+            found: dict[str, Any] = requests.get(f"http://{HOST}:{self._web}/json/", timeout=5).json()
+        except (requests.RequestException, ValueError):
+            return None
+        return sum(worker["state"] == "ALIVE" for worker in found["workers"])
+
+    def submit(self) -> dict[str, Any]:
+        """What `StreamUnderTest.start` needs to run a stream here."""
+        return {
+            "master": self.url,
+            "submit": ["--py-files", str(self.py_files)],
+            "env": {"PYSPARK_PYTHON": str(self.python), "PYSPARK_DRIVER_PYTHON": sys.executable},
+            "conf": {
+                "spark.executor.memory": "512m",
+                "spark.executor.cores": "1",
+                "spark.executor.extraJavaOptions": FAST_JVM,
+            },
+        }
+
+    def _launch(self, main_class: str, *argv: str) -> ProcessId:
+        home = pyspark_home()
+        name = f"{main_class.rpartition('.')[2].lower()}-{len(list(self._folder.glob('*.log')))}.log"
+        env = {n: v for n, v in os.environ.items() if not n.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
+        env |= {
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_LOCAL_DIRS": str(self._folder / "local"),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": FAST_JVM,
+        }
+        return start_detached(
+            [str(home / "bin" / "spark-class"), main_class, *argv], log=self._folder / name, cwd=self._folder, env=env
+        )
+
+
+def _python_without_ckpt_stream(folder: Path) -> Path:
+    """A Python with all our packages except ckpt_stream and airflow_ckpt.
+
+    They are installed through a .pth file, and Python does not look at .pth files in folders that one itself adds.
+    """
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "packages.pth").write_text(sysconfig.get_path("purelib"))
+    (packages / "sitecustomize.py").write_text(_STAND_STILL)
+    return folder / "bin" / "python"
+
+
+def _zipped(file: Path) -> Path:
+    with zipfile.ZipFile(file, "w") as archive:
+        for source in sorted((APPLICATIONS / "ckpt_stream").glob("*.py")):
+            archive.write(source, source.relative_to(APPLICATIONS))
+    return file
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
