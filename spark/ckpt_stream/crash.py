@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +44,7 @@ POINTS = (
 )
 DRIVER_POINTS = (OFFSETS_LOGGED, AFTER_LAST_LANE, AFTER_COMMIT_LOG)
 
-#: A zombie is a worker that stops when its driver dies, and goes on when somebody wakes it.
+#: A zombie is a worker that stands still when its driver dies, and goes on when the file `<once>.wake` appears.
 VICTIMS = ("driver", "worker", "both", "zombie")
 
 Reach = Callable[..., None]
@@ -82,7 +83,15 @@ def _reach(point: str, *, batch: int, lane: int | None = None, driver_pids: tupl
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     if _order["kill"] == "zombie":
-        os.kill(os.getpid(), signal.SIGSTOP)
+        _stand_still(f"{_order['once']}.wake")
+
+
+def _stand_still(wake: str) -> None:
+    """Wait as a paused process would. SIGSTOP does not do: the kernel wakes and ends orphans that are stopped."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while not os.path.exists(wake):
+        time.sleep(0.05)
 
 
 def _from_environment() -> dict[str, Any] | None:
