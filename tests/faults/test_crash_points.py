@@ -88,6 +88,7 @@ def crash_left_its_mark(stream: StreamUnderTest, point: str, crashed: Crashed, l
     assert in_ledger == expected.get(point, {0} if lanes > 1 else set())
 
 
+@pytest.mark.slow
 def test_a_worker_that_outlives_its_driver_may_still_commit_and_the_batch_is_not_written_again(
     stream: Callable[..., StreamUnderTest],
 ) -> None:

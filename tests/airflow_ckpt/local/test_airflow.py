@@ -11,6 +11,7 @@ from airflow_ckpt.exceptions import StackError
 from airflow_ckpt.local.airflow import AirflowStandalone
 from airflow_ckpt.local.airflow_processes import COMPONENTS
 from tests.leftovers import processes_of
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -100,7 +101,7 @@ def test_starting_it_again_keeps_the_same_processes(airflow: AirflowStandalone) 
 def test_a_killed_component_is_missed_and_can_be_restarted(airflow: AirflowStandalone, name: str) -> None:
     killed = airflow.component_pids()[name]
     psutil.Process(killed).kill()
-    assert not airflow.is_healthy()
+    wait_for(lambda: not airflow.is_healthy(), f"the loss of the {name} to be noticed")
 
     restarted = airflow.restart_component(name)
 
