@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import OFFSET_INVALID, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.waiting import wait_for
+
 Config = Mapping[str, Any]
 
 
@@ -36,6 +38,14 @@ def create_topic(config: Config, name: str, partitions: int = 1, **settings: str
     admin = AdminClient(dict(config))
     admin.create_topics([topic])[unique].result(timeout=30)
     return unique
+
+
+def recreate_topic(config: Config, topic: str, partitions: int = 1) -> None:
+    """Delete a topic and make it again under the same name: it has another id then, and is empty."""
+    admin = AdminClient(dict(config))
+    admin.delete_topics([topic])[topic].result(30)
+    wait_for(lambda: topic not in admin.list_topics(timeout=10).topics, "the topic to be gone")
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
 
 
 def produce(config: Config, topic: str, records: Iterable[tuple[bytes | str | None, bytes | str | None]]) -> None:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.kafka.offsets import Ends, Kafka, admin_client, ends_of, group_offsets, topic_settings
@@ -21,7 +20,7 @@ from airflow_ckpt.verify.ledger_check import (
     source_span,
 )
 from airflow_ckpt.verify.sink_check import check_retention, compare, sums
-from airflow_ckpt.verify.sink_scan import Progress, Scan, scan
+from airflow_ckpt.verify.sink_scan import Progress, scan
 from airflow_ckpt.verify.transactions import check_open
 from airflow_ckpt.verify.verdict import LEDGER, SINK, Finding, Verdict
 from ckpt_stream.decision import CheckpointEnd
@@ -268,13 +267,3 @@ def _check_checkpoint(batches: list[Batch], before: CheckpointEnd, after: Checkp
                 "the checkpoint was rolled back or exchanged",
                 batch=batch.number,
             )
-
-
-def summary(verdict: Verdict) -> dict[str, Any]:
-    """The small part of a verdict that fits into an asset event."""
-    names = ("stream", "depth", "first_batch", "last_batch", "sink_committed", "lost", "duplicated")
-    whole = verdict.as_dict()
-    return {"verdict": verdict.verdict, **{n: whole[n] for n in names}, "findings": len(verdict.findings)}
-
-
-__all__ = ["Range", "Scan", "Subject", "summary", "verify"]

@@ -1,7 +1,7 @@
 """Crash points: named places in the protocol where a test or a fire drill lets a process die with SIGKILL.
 
 Armed by the environment variable ``CKPT_CRASH``, a JSON document: ``{"point": ..., "kill": "driver" | "worker" |
-"both", "once": <path>}`` with optional ``batch`` and ``lane``. The file ``once`` makes it happen a single time: it is
+"both" | "zombie", "once": <path>}`` with optional ``batch`` and ``lane``. The file ``once`` makes it happen a single time: it is
 created by the process about to die, so its presence afterwards proves that the fault hit. Not armed, a point is an
 empty function.
 """

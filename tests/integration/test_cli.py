@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from ckpt_stream.ledger import ledger_topic
+from tests.kafka_io import recreate_topic
 from tests.streams import StreamUnderTest
 from tests.waiting import wait_for
 
@@ -82,13 +83,11 @@ def test_a_lost_ledger_can_be_rebuilt_and_the_stream_goes_on(spark: Any, stream:
     assert [lane["batch"] for lane in shown["lanes"]] == [1, 1]
 
 
-def test_a_sink_topic_made_again_can_be_accepted(spark: Any, stream: Make, admin: AdminClient) -> None:
+def test_a_sink_topic_made_again_can_be_accepted(spark: Any, stream: Make) -> None:
     under_test = stream()
     under_test.feed("a")
     under_test.drive(spark, copy)
-    admin.delete_topics([under_test.sink])[under_test.sink].result(30)
-    wait_for(lambda: under_test.sink not in admin.list_topics(timeout=10).topics, "the topic to be gone")
-    admin.create_topics([NewTopic(under_test.sink, 1, 1)])[under_test.sink].result(30)
+    recreate_topic(under_test.kafka, under_test.sink)
     under_test.feed("b")
     done = cli(
         "ledger", "rebuild", under_test.name, "--checkpoint", str(under_test.checkpoint), "--sink", under_test.sink,

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from ckpt_stream import crash
 from ckpt_stream.ledger import ledger_topic
-from tests.kafka_io import read_all
+from tests.kafka_io import read_all, recreate_topic
 from tests.streams import StreamUnderTest
 from tests.waiting import wait_for
 
@@ -97,13 +97,11 @@ def test_a_deleted_ledger_topic_is_refused(spark: Any, stream: Make, admin: Admi
     refused(under_test, outcome, "LedgerLost", topic, "written twice", "airflow-ckpt ledger rebuild")
 
 
-def test_a_sink_topic_made_again_is_refused(spark: Any, stream: Make, admin: AdminClient) -> None:
+def test_a_sink_topic_made_again_is_refused(spark: Any, stream: Make) -> None:
     under_test = stream()
     under_test.feed("a")
     under_test.drive(spark, copy)
-    admin.delete_topics([under_test.sink])[under_test.sink].result(30)
-    wait_for(lambda: under_test.sink not in admin.list_topics(timeout=10).topics, "the topic to be gone")
-    admin.create_topics([NewTopic(under_test.sink, 1, 1)])[under_test.sink].result(30)
+    recreate_topic(under_test.kafka, under_test.sink)
     under_test.feed("b")
     with nothing_is_written(under_test):
         outcome = under_test.drive(spark, copy)
