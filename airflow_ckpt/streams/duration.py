@@ -1,0 +1,52 @@
+"""Lengths of time as people write them: a timedelta, seconds, or "5 seconds"."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from airflow_ckpt.exceptions import CkptError
+
+Duration = timedelta | float | int | str
+
+_UNITS = {
+    "ms": 0.001, "millisecond": 0.001, "milliseconds": 0.001,
+    "s": 1, "second": 1, "seconds": 1,
+    "m": 60, "min": 60, "minute": 60, "minutes": 60,
+    "h": 3600, "hour": 3600, "hours": 3600,
+    "d": 86400, "day": 86400, "days": 86400,
+}  # fmt: skip
+_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
+
+
+def to_timedelta(value: Duration, what: str) -> timedelta:
+    """The length that was meant; an error that says how to write one otherwise."""
+    if isinstance(value, timedelta):
+        found = value
+    elif isinstance(value, bool):
+        raise CkptError(f'{what}={value!r} is not a length of time. Write timedelta(seconds=5) or "5 seconds".')
+    elif isinstance(value, int | float):
+        found = timedelta(seconds=value)
+    else:
+        match = _TEXT.fullmatch(str(value).lower())
+        unit = _UNITS.get(match.group(2) or "s") if match else None
+        if match is None or unit is None:
+            raise CkptError(f'{what}={value!r} is not a length of time. Write timedelta(seconds=5) or "5 seconds".')
+        found = timedelta(seconds=float(match.group(1)) * unit)
+    if found < timedelta(0):
+        raise CkptError(f"{what}={value!r} is negative.")
+    return found
+
+
+def in_words(seconds: float | None) -> str:
+    """For people: `12 s`, `3 min 20 s`, `5 h 2 min`, `4 d 1 h`."""
+    if seconds is None:
+        return "unknown"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s" if seconds < 10 and seconds != whole else f"{whole} s"
+    for big, small, size in (("min", "s", 60), ("h", "min", 3600), ("d", "h", 86400)):
+        if whole < size * {"min": 60, "h": 24, "d": 10**9}[big]:
+            rest = whole % size // {"s": 1, "min": 60, "h": 3600}[small]
+            return f"{whole // size} {big} {rest} {small}" if rest else f"{whole // size} {big}"
+    return f"{whole} s"
