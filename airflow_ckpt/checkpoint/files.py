@@ -59,6 +59,15 @@ class FsspecFiles:
         except FileNotFoundError:
             return []
 
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The bytes of every file below a folder, by its path from there; none when there is no such folder."""
+        root = self._path(folder)
+        try:
+            found = self._fs.find(root, detail=True)
+        except FileNotFoundError:
+            return {}
+        return {str(path).removeprefix(f"{root}/"): int(info.get("size") or 0) for path, info in found.items()}
+
 
 def _cat_webhdfs(fs: Any, path: str) -> bytes:
     """One version of a file, whole, even if it is replaced meanwhile.

@@ -123,3 +123,17 @@ def topic_settings(admin: Any, topic: str) -> dict[str, str]:
     except KafkaException:
         return {}
     return {name: str(entry.value) for name, entry in entries.items()}
+
+
+def broker_settings(admin: Any) -> dict[str, str]:
+    """The configuration of one broker; empty when this user may not ask."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    try:
+        brokers = admin.list_topics(timeout=ASK_SECONDS).brokers
+        resource = ConfigResource(ResourceType.BROKER, str(min(brokers)))
+        entries = admin.describe_configs([resource], request_timeout=ASK_SECONDS)[resource].result()
+    except (KafkaException, ValueError):
+        return {}
+    return {name: str(entry.value) for name, entry in entries.items()}

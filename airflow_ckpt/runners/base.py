@@ -51,6 +51,8 @@ class DriverState:
     exit_code: int | None = None
     #: Where people can look: Spark UI, YARN's tracking page, a log file.
     url: str = ""
+    #: When it ended, in seconds since the epoch, where that is known.
+    ended_at: float | None = None
 
     @property
     def live(self) -> bool:

@@ -76,6 +76,8 @@ class StreamConfig:
     audit: str = "none"
     ledger_history: int = 1000
     include_headers: bool = False
+    #: For one run, by somebody's decision: go on although retention has deleted records that were never read.
+    accept_data_loss: bool = False
     source_options: Mapping[str, str] = field(default_factory=dict)
     application_version: str = ""
     #: Given by the submitter, so that it finds its run again.
@@ -106,7 +108,7 @@ def _check_types(c: StreamConfig) -> None:
     for kinds, what, names in (
         (str, "a text", ("name", "checkpoint", "sink", "sink_id", "group", "token", "application_version")),
         (str | None, "a text", ("source_pattern", "dead_letter_topic")),
-        (bool, "true or false", ("drain", "include_headers")),
+        (bool, "true or false", ("drain", "include_headers", "accept_data_loss")),
         (Mapping, "an object of names and values", ("kafka", "stop_at", "start_offsets", "source_options", "options")),
         (list | tuple, "a topic or a list of topics", ("source",)),
     ):
@@ -260,7 +262,12 @@ def find_document(argv: Sequence[str]) -> str:
 
 def kafka_settings(config: StreamConfig, property_text: str | None) -> dict[str, Any]:
     """All librdkafka settings of the stream, the secrets added."""
-    settings = dict(config.kafka)
+    return with_secrets(config.kafka, property_text)
+
+
+def with_secrets(kafka: Mapping[str, Any], property_text: str | None) -> dict[str, Any]:
+    """Public librdkafka settings, with the secrets of Spark property and environment added."""
+    settings = dict(kafka)
     for source, text in ((SECRETS_PROPERTY, property_text), (SECRETS_ENVIRONMENT, os.environ.get(SECRETS_ENVIRONMENT))):
         if not text:
             continue

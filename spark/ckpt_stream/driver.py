@@ -287,9 +287,13 @@ class Driver:
             return
         last = others[-1]
         known = records.entries(self.files.read(records.RESTARTS), "restart history")
+        if any(entry.get("token") == self.record.token for entry in known):
+            return  # whoever started this run has noted it
         known.append(
             {
+                "kind": records.RESTART,
                 "time": records.now(),
+                "token": self.record.token,
                 "run": self.record.run,
                 "after_run": last.run,
                 "after_state": last.state if last.state == records.FAILED else "LOST",

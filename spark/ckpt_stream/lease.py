@@ -35,14 +35,14 @@ def this_driver(jvm_pid: int) -> dict[str, object]:
     pid = os.getpid()
     return {
         "host": socket.gethostname(),
-        "boot": _boot_id(),
+        "boot": boot_id(),
         "pid": pid,
         "started": process_started(pid),
         "jvm_pid": jvm_pid,
     }
 
 
-def _boot_id() -> str:
+def boot_id() -> str:
     """Tells two machines of the same name, two lives of one machine, and two containers with their own pids, apart."""
     try:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
@@ -52,7 +52,7 @@ def _boot_id() -> str:
 
 def is_alive_here(record: RunRecord) -> bool | None:
     """Whether a run's process lives on this machine; None when it cannot be seen from here."""
-    driver, boot = record.driver, _boot_id()
+    driver, boot = record.driver, boot_id()
     if driver.get("host") != socket.gethostname() or driver.get("boot") != boot or not boot:
         return None
     if driver.get("pid") is None or driver.get("started") is None:

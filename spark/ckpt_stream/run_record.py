@@ -25,6 +25,9 @@ ADOPTION = f"{FOLDER}/adoption.json"
 STARTING, RUNNING, STOPPED, FINISHED, FAILED = "STARTING", "RUNNING", "STOPPED", "FINISHED", "FAILED"
 LIVE = (STARTING, RUNNING)
 
+#: Kinds of entries in the restart history: a restart uses up a strategy's budget, a submit begins a new one.
+SUBMIT, RESTART = "submit", "restart"
+
 KEEP_BATCHES = 100
 KEEP_RUNS = 100
 KEEP_RESTARTS = 1000

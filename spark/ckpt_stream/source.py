@@ -50,7 +50,9 @@ def reader_options(config: StreamConfig, kafka: Mapping[str, Any]) -> dict[str, 
     options = dict(FETCH_DEFAULTS)
     options.update({f"kafka.{name}": value for name, value in java_settings(kafka).items()})
     options.update(config.source_options)
-    options.update({"kafka.isolation.level": "read_committed", "failOnDataLoss": "true"})
+    options.update(
+        {"kafka.isolation.level": "read_committed", "failOnDataLoss": str(not config.accept_data_loss).lower()}
+    )
     if config.source_pattern:
         options["subscribePattern"] = config.source_pattern
     else:

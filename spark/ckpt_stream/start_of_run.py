@@ -58,6 +58,37 @@ def _numbers(files: ReadableFiles, folder: str) -> list[int]:
     return [int(name) for name in files.names(folder) if name.isdigit()]
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """Ledger and checkpoint as they are found, and the verdict on both."""
+
+    reconciliation: Reconciliation
+    checkpoint: CheckpointEnd
+    topic: str
+    partitions: int
+    adopted: Adoption | None
+
+
+def compare(
+    files: ReadableFiles, topics: Topics, kafka: Mapping[str, Any], intent: Intent, *, adopt_ledger: bool
+) -> Comparison:
+    """Compare ledger and checkpoint without touching either; raises the refusal that a start would meet."""
+    checkpoint = checkpoint_end(files)
+    name = ledger_topic(intent.sink_id)
+    found = topics.find(name)
+    if checkpoint.newest is not None and found is None:
+        raise LedgerLost(
+            f"The ledger topic {name} does not exist, but the checkpoint is at batch {checkpoint.newest}.",
+            "Without it nobody can tell whether the newest batch is in the sink already: it might be written twice.",
+            f"if the checkpoint is right, `airflow-ckpt ledger rebuild {intent.sink_id}` makes the ledger anew from it.",
+        )
+    partitions = found.partitions if found else 0
+    adopted = _adoption(files.read(ADOPTION)) if checkpoint.newest is not None else None
+    ledger = read_ledger_ends(kafka, name, partitions)
+    verdict = reconcile(checkpoint, ledger, replace(intent, adopted=adopted), adopt_ledger=adopt_ledger)
+    return Comparison(verdict, checkpoint, name, partitions, adopted)
+
+
 def begin(
     files: CheckpointFiles,
     topics: Topics,
@@ -70,24 +101,12 @@ def begin(
     adopt_ledger: bool,
 ) -> Start:
     """Bring ledger and checkpoint to agree, or raise the refusal. Writes nothing to the sink."""
-    checkpoint = checkpoint_end(files)
-    name = ledger_topic(intent.sink_id)
-    if checkpoint.newest is not None and topics.find(name) is None:
-        raise LedgerLost(
-            f"The ledger topic {name} does not exist, but the checkpoint is at batch {checkpoint.newest}.",
-            "Without it nobody can tell whether the newest batch is in the sink already: it might be written twice.",
-            f"if the checkpoint is right, `airflow-ckpt ledger rebuild {intent.sink_id}` makes the ledger anew from it.",
-        )
-    before = topics.find(name)
-    partitions = before.partitions if before else 0
-    stored = files.read(ADOPTION)
-    adopted = _adoption(stored) if checkpoint.newest is not None else None
-    known_as = replace(intent, adopted=adopted)
     # Once before the fence: a stream that is refused must not have disturbed the one whose ledger this is.
-    reconcile(checkpoint, read_ledger_ends(kafka, name, partitions), known_as, adopt_ledger=adopt_ledger)
+    seen = compare(files, topics, kafka, intent, adopt_ledger=adopt_ledger)
+    checkpoint, name, partitions, adopted = seen.checkpoint, seen.topic, seen.partitions, seen.adopted
     fence_lanes(kafka, intent, max(intent.lanes, partitions), timeout_ms)
     ledger = read_ledger_ends(kafka, name, partitions)
-    verdict = reconcile(checkpoint, ledger, known_as, adopt_ledger=adopt_ledger)
+    verdict = reconcile(checkpoint, ledger, replace(intent, adopted=adopted), adopt_ledger=adopt_ledger)
     topics.ensure_ledger(name, intent.lanes)
     end = committed_end(files, checkpoint.committed)
     if verdict.adopt is not None:

@@ -122,7 +122,7 @@ def test_a_record_without_a_driver_is_neither_dead_nor_alive() -> None:
 
 
 def test_where_the_system_shows_no_processes_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ckpt_stream.lease._boot_id", lambda: "")
+    monkeypatch.setattr("ckpt_stream.lease.boot_id", lambda: "")
     assert is_alive_here(run()) is None
 
 

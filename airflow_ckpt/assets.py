@@ -1,0 +1,19 @@
+"""A stream as an Airflow asset: DAGs can be scheduled on what happens to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_ckpt.streams.stream import Stream, is_template
+
+
+def stream_asset(stream: Stream) -> Any:
+    """The stream's asset. Its events carry batch, offsets and, after a verification, the verdict."""
+    from airflow.providers.common.compat.sdk import Asset
+
+    return Asset(name=f"stream:{stream.name}", uri=f"ckpt-stream://{stream.name}/{stream.sink}", group="ckpt-stream")
+
+
+def has_asset(stream: Stream) -> bool:
+    """An asset's name must be known when the DAG is parsed."""
+    return not (is_template(stream.name) or is_template(stream.sink))

@@ -1,0 +1,1 @@
+"""Airflow's connections and configuration, turned into what the core needs."""

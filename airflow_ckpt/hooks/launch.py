@@ -1,0 +1,157 @@
+"""Makes a spark-submit out of a stream: through Airflow's SparkSubmitHook, with secrets in a private file only."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import shutil
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.hooks.connections import Connections
+from airflow_ckpt.hooks.settings import Settings
+from airflow_ckpt.runners.base import Launch, Runner
+from airflow_ckpt.streams.control import Order
+from airflow_ckpt.streams.stream import Stream
+from ckpt_stream.config import SECRETS_PROPERTY
+from ckpt_stream.security import is_secret
+
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+
+
+def make_launch(stream: Stream, order: Order, connections: Connections, runner: Runner, settings: Settings) -> Launch:
+    """Write everything that this run needs into a folder of its own, and return the command."""
+    folder = settings.work_folder / order.token
+    folder.mkdir(parents=True, mode=0o700)
+    document = json.loads(stream.document(connections.kafka, order.token))
+    if order.accept_data_loss:
+        document["accept_data_loss"] = True
+    write_private(folder / "stream.json", json.dumps(document, indent=1))
+    secret_files = _write_secrets(folder, connections.kafka)
+    application = _application(stream, settings, folder)
+    py_files = [*stream.py_files]
+    if not application.startswith("local://"):
+        py_files.insert(0, str(_zip_library(folder / "ckpt_stream.zip")))
+    files, arguments = list(stream.files), [f"@{folder / 'stream.json'}"]
+    if runner.kind == "yarn":
+        # YARN expands "{{" and "}}" in arguments, so the document goes as a file.
+        files, arguments = [*files, str(folder / "stream.json")], ["@stream.json"]
+    elif runner.kind == "kubernetes":
+        arguments = [json.dumps(document)]
+    argv = _command(
+        stream,
+        conf={**stream.spark_conf, **runner.properties(order.token)},
+        application=application,
+        arguments=arguments,
+        py_files=py_files,
+        files=files,
+        properties_file=secret_files[0] if secret_files else None,
+        settings=settings,
+    )
+    return Launch(tuple(argv), _environment(connections.spark.master), folder, tuple(secret_files))
+
+
+def write_private(path: Path, text: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _write_secrets(folder: Path, kafka: Mapping[str, Any]) -> list[str]:
+    secrets = {name: value for name, value in kafka.items() if is_secret(name)}
+    if not secrets:
+        return []
+    path = folder / "secrets.conf"
+    # A properties file: the backslash is its escape character.
+    value = json.dumps(secrets).replace("\\", "\\\\")
+    write_private(path, f"{SECRETS_PROPERTY}={value}\n")
+    return [str(path)]
+
+
+def _application(stream: Stream, settings: Settings, folder: Path) -> str:
+    """A copy of the application: a DAG bundle's folder may be gone when the driver is started again."""
+    application = stream.application
+    if "://" in application and not application.startswith("file://"):
+        return application
+    path = Path(application.removeprefix("file://"))
+    places = [path] if path.is_absolute() else [base / path for base in settings.application_folders]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        looked = ", ".join(map(str, places))
+        raise CkptError(
+            f"The application {application!r} of stream {stream.name!r} is not there; looked at: {looked}. Correct "
+            "Stream(application=...), or set applications_folder in the [airflow_ckpt] section of airflow.cfg."
+        )
+    copy = folder / found.name
+    shutil.copyfile(found, copy)
+    return str(copy)
+
+
+def _zip_library(path: Path) -> Path:
+    """ckpt_stream as one file, so that a cluster needs nothing but Python, pyspark and confluent-kafka."""
+    import ckpt_stream
+
+    package = Path(str(ckpt_stream.__file__)).parent
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for module in sorted(package.rglob("*.py")):
+            archive.write(module, module.relative_to(package.parent))
+    return path
+
+
+def _command(
+    stream: Stream,
+    *,
+    conf: Mapping[str, str],
+    application: str,
+    arguments: list[str],
+    py_files: list[str],
+    files: list[str],
+    properties_file: str | None,
+    settings: Settings,
+) -> list[str]:
+    """The spark-submit command as Airflow's Spark provider builds it from the connection."""
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+    jars, packages = list(stream.jars), list(stream.packages)
+    if not jars and not packages:
+        jars = list(settings.spark_jars)
+        packages = [] if jars else [f"{CONNECTOR}:{importlib.metadata.version('pyspark-client')}"]
+    hook = SparkSubmitHook(
+        conn_id=stream.spark_conn_id,
+        conf=dict(conf),
+        name=stream.name,
+        jars=",".join(jars) or None,
+        packages=",".join(packages) or None,
+        py_files=",".join(py_files) or None,
+        files=",".join(files) or None,
+        application_args=arguments,
+        properties_file=properties_file,
+    )
+    argv = [str(part) for part in hook._build_spark_submit_command(application)]
+    argv[0] = _binary(argv[0])
+    if properties_file:
+        # A properties file of our own would hide the deployment's spark-defaults.conf.
+        argv.insert(1, "--load-spark-defaults")
+    return argv
+
+
+def _binary(name: str) -> str:
+    beside = Path(sys.executable).parent / name
+    found = shutil.which(name) or (str(beside) if beside.exists() else None)
+    if found is None:
+        raise CkptError(
+            f"{name} is not on the PATH of this Airflow worker. Install pyspark (`pip install 'airflow-ckpt[local]'`) or a "
+            "Spark distribution there."
+        )
+    return found
+
+
+def _environment(master: str) -> dict[str, str]:
+    """Workers of a local master are processes of this machine: let them run the Python that Airflow runs."""
+    if master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        return {"PYSPARK_PYTHON": sys.executable}
+    return {}

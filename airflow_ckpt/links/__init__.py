@@ -1,0 +1,1 @@
+"""Buttons on a task's page."""

@@ -1,0 +1,1 @@
+"""Tells people that a stream failed, was resumed, or was given up."""

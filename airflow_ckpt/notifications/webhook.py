@@ -1,0 +1,48 @@
+"""Posts a stream's events to a web hook, such as a chat's or an alert manager's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import requests
+from airflow.providers.common.compat.sdk import BaseHook, BaseNotifier
+
+FAILED, RESUMED, GIVEN_UP, VIOLATED = "failed", "resumed", "given_up", "violated"
+EVENTS = (FAILED, RESUMED, GIVEN_UP, VIOLATED)
+#: Whoever is told must not hold the stream up.
+TIMEOUT_SECONDS = 10.0
+
+
+class StreamWebhookNotifier(BaseNotifier):
+    """Posts `{"event", "stream", "text", "dag", "run", "status"}` as JSON to the address in an `http` connection.
+
+    :param http_conn_id: connection whose host is the full address; its password, if any, is sent as bearer token
+    :param events: which events are posted: failed, resumed, given_up, violated
+    :param text: the message; a template, in which `ckpt` holds event, stream, reason and status
+    """
+
+    template_fields = ("text",)
+
+    def __init__(
+        self,
+        http_conn_id: str,
+        events: tuple[str, ...] = EVENTS,
+        text: str = "stream {{ ckpt.stream }} {{ ckpt.event }}: {{ ckpt.reason }}",
+    ) -> None:
+        super().__init__()
+        self.http_conn_id, self.events, self.text = http_conn_id, events, text
+
+    def notify(self, context: Mapping[str, Any]) -> None:
+        event = context.get("ckpt")
+        if not event or event["event"] not in self.events:
+            return
+        connection = BaseHook.get_connection(self.http_conn_id)
+        headers = {"Authorization": f"Bearer {connection.password}"} if connection.password else {}
+        host = connection.host or ""
+        address = host if "://" in host else f"{connection.schema or 'http'}://{host}"
+        if connection.port:
+            address = f"{address.rstrip('/')}:{connection.port}"
+        ti = context.get("ti")
+        body = {**event, "text": self.text, "dag": getattr(ti, "dag_id", None), "run": getattr(ti, "run_id", None)}
+        requests.post(address, json=body, headers=headers, timeout=TIMEOUT_SECONDS).raise_for_status()

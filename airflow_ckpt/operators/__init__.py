@@ -1,0 +1,1 @@
+"""The operators: thin, arguments in, core call, result out."""

@@ -1,0 +1,109 @@
+"""Runs a stream and keeps it running, until something is reached or for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.operators.base import Done, Event, Pause, Step, StreamOperator, Wait, _moment
+from airflow_ckpt.streams.control import StreamControl
+from airflow_ckpt.streams.goal import REACHED, TIMEOUT, Goal
+from airflow_ckpt.streams.status import BROKEN
+
+WHEN_DONE = ("leave", "stop")
+
+
+class SparkStreamSuperviseOperator(StreamOperator):
+    """Submit or attach, watch, and resume as the restart strategy allows.
+
+    Neither a worker nor a triggerer nor a scheduler that restarts disturbs the stream: it is attached to again.
+
+    :param until: `"drained"` (all input committed), `"finished"` (the stream ends by itself), a timedelta, a batch number,
+        offsets `{topic: {partition: offset}}`, or None: for ever
+    :param when_done: `leave` the stream running then (default), or `stop` it
+    """
+
+    def __init__(
+        self,
+        *,
+        until: str | timedelta | int | Mapping[str, Mapping[str, int]] | None = None,
+        when_done: str = "leave",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if when_done not in WHEN_DONE:
+            raise CkptError(f"when_done={when_done!r} is none of {', '.join(WHEN_DONE)}.")
+        if isinstance(until, str) and until not in ("drained", "finished"):
+            raise CkptError(f'until={until!r} is neither "drained", "finished", a timedelta, a batch nor offsets.')
+        self.until, self.when_done = until, when_done
+
+    def _target(self) -> Goal:
+        until = self.until
+        if until == "drained":
+            return self.goal(drained=True)
+        if until == "finished":
+            return self.goal(ended=True)
+        if isinstance(until, timedelta):
+            return self.goal(until=_moment(until.total_seconds()), never=True)
+        if isinstance(until, Mapping):
+            return self.goal(offsets={t: {str(p): o for p, o in ps.items()} for t, ps in until.items()})
+        if isinstance(until, int):
+            return self.goal(batch=until)
+        return self.goal(ended=True)
+
+    def begin(self, context: Any, control: StreamControl) -> Step:
+        target = self._target()
+        status = control.submit(submission=self.submission(context), allow=self.allow)
+        self._show(context, status)
+        return Wait(target, "look_again")
+
+    def look_again(self, context: Any, control: StreamControl, event: Event) -> Step:
+        """The goal is reached, or the stream needs help."""
+        if event["outcome"] == REACHED:
+            return self._finish(control, event)
+        status = control.status()
+        if event["outcome"] == TIMEOUT or status.state not in (*BROKEN, "STARTING", "RUNNING", "IDLE"):
+            raise self.fail(control, event)
+        if status.state not in BROKEN:
+            return Wait(Goal.from_dict(event["goal"]), "look_again")
+        self._tell(context, "failed", status.reason, status)
+        plan = control.plan_resume(status)
+        self.log.info("%s: %s", status.line(), plan.reason)
+        self._remember(context, event["goal"])
+        if plan.action == "wait":
+            return Pause(plan.seconds, "restart")
+        return self.restart(context, control, event)
+
+    def restart(self, context: Any, control: StreamControl, event: Event) -> Step:
+        """The pause is over: restart, unless somebody else has."""
+        status = control.status()
+        if status.state in BROKEN:
+            control.plan_resume(status)
+            status = control.resume(status, allow=self.allow)
+            self._tell(context, "resumed", status.line(), status)
+        self._show(context, status)
+        return Wait(self._recall(context), "look_again")
+
+    def _remember(self, context: Any, goal: Mapping[str, Any]) -> None:
+        """A moment that was promised at the start outlives the pauses in between."""
+        self._goal = goal
+        if (store := context.get("task_state_store")) is not None:
+            store.set("ckpt_goal", dict(goal))
+
+    def _recall(self, context: Any) -> Goal:
+        store = context.get("task_state_store")
+        goal = (store.get("ckpt_goal") if store is not None else None) or getattr(self, "_goal", None)
+        return Goal.from_dict(goal) if goal else self._target()
+
+    def _finish(self, control: StreamControl, event: Event) -> Step:
+        if self.when_done == "stop" and (event["status"] or {}).get("state") not in ("STOPPED", "FINISHED"):
+            control.request_stop("supervision has reached its goal")
+            return Wait(Goal(ended=True), "has_stopped")
+        return Done(event["status"])
+
+    def has_stopped(self, context: Any, control: StreamControl, event: Event) -> Step:
+        if (event["status"] or {}).get("state") not in ("STOPPED", "FINISHED"):
+            raise self.fail(control, event)
+        return Done(event["status"])

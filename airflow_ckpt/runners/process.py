@@ -1,0 +1,183 @@
+"""Runs drivers as processes of this machine: for local masters and for clusters in client mode.
+
+The driver is detached: it outlives the Airflow task, its worker and a restart of either. It is found again by process id,
+start time and token; its exit status is kept in a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from airflow_ckpt.runners.base import (
+    ENDED,
+    RUNNING,
+    UNKNOWN,
+    VANISHED,
+    DriverState,
+    Handle,
+    Launch,
+    RunnerError,
+    SubmitFailed,
+)
+from ckpt_stream.lease import boot_id, process_started
+
+LAUNCHER = Path(__file__).with_name("launcher.py")
+LOG = "driver.log"
+#: The launcher notes itself within milliseconds; a loaded machine may take longer.
+NOTE_SECONDS = 10.0
+
+
+class ProcessRunner:
+    """Drivers on this machine, one folder each below `root`."""
+
+    kind = "process"
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def properties(self, token: str) -> Mapping[str, str]:
+        return {}
+
+    def start(self, launch: Launch, token: str) -> Handle:
+        """Start the driver. It is on its own at once: nothing here waits for it."""
+        folder = launch.folder
+        command = [sys.executable, "-I", str(LAUNCHER), f"--ckpt-token={token}", str(folder)]
+        command += [*launch.secret_files, "--", *launch.argv]
+        with open(folder / LOG, "ab", opener=_private) as log:
+            try:
+                process = subprocess.Popen(
+                    command,
+                    env={**os.environ, **launch.env},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    cwd=folder,
+                )
+            except OSError as e:
+                raise SubmitFailed(f"The driver could not be started: {e}") from e
+        deadline = time.monotonic() + NOTE_SECONDS
+        while (note := _read(folder / "driver.json")) is None and process.poll() is None:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+        if note is None:
+            raise SubmitFailed(f"The driver's launcher ended at once. {self._tail(folder, 20)}")
+        return self._handle(token, folder, note)
+
+    def find(self, token: str) -> Handle | None:
+        """The driver of this token, if it was started on this machine."""
+        folder = self.root / token
+        note = _read(folder / "driver.json")
+        return self._handle(token, folder, note) if note is not None else None
+
+    def _handle(self, token: str, folder: Path, note: Mapping[str, Any]) -> Handle:
+        details = {
+            "host": socket.gethostname(),
+            "boot": boot_id(),
+            "started": note.get("started"),
+            "folder": str(folder),
+            "log": str(folder / LOG),
+        }
+        return Handle(self.kind, str(note["pid"]), token, details)
+
+    def look(self, handle: Handle) -> DriverState:
+        """RUNNING while launcher or driver lives; ENDED with its exit status; VANISHED without one."""
+        details = handle.details
+        log = str(details.get("log", ""))
+        if details.get("host") != socket.gethostname():
+            return DriverState(UNKNOWN, f"it runs on {details.get('host')}, which cannot be seen from here", url=log)
+        if details.get("boot") != boot_id():
+            if str(details.get("boot")).split()[:1] == boot_id().split()[:1]:
+                return DriverState(UNKNOWN, "it runs in another container of this machine", url=log)
+            return DriverState(VANISHED, "the machine was restarted since", url=log)
+        folder = Path(str(details["folder"]))
+        if self._pids(handle):
+            return DriverState(RUNNING, f"process {handle.id}", url=log)
+        ended = _read(folder / "exit.json")
+        if ended is not None:
+            code = int(ended["code"])
+            return DriverState(ENDED, _in_words(code), code, log, ended_at=float(ended["time"]))
+        return DriverState(VANISHED, f"process {handle.id} is gone and left no exit status", url=log)
+
+    def _pids(self, handle: Handle) -> list[int]:
+        """The launcher's process and the driver's, as far as they live."""
+        note = _read(Path(str(handle.details["folder"])) / "driver.json") or {}
+        known = [
+            (int(handle.id), handle.details.get("started")),
+            (int(note.get("child") or 0), note.get("child_started")),
+        ]
+        return [pid for pid, started in known if pid and started is not None and process_started(pid) == started]
+
+    def kill(self, handle: Handle, *, wait: float = 30.0) -> DriverState:
+        """Ask the launcher to end the driver; whatever is left after the wait is killed."""
+        state = self.look(handle)
+        if state.state == UNKNOWN:
+            raise RunnerError(
+                f"The driver cannot be ended from here: {state.detail}. Stop it with a stop request "
+                "(`airflow-ckpt stop <checkpoint>`), or run this on that machine."
+            )
+        self._signal(handle, signal.SIGTERM)
+        deadline = time.monotonic() + wait
+        while self._pids(handle) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if wait and self._pids(handle):
+            self._signal(handle, signal.SIGKILL)
+            while self._pids(handle):
+                time.sleep(0.05)
+        return self.look(handle)
+
+    def _signal(self, handle: Handle, number: int) -> None:
+        launcher = int(handle.id)
+        for pid in self._pids(handle):
+            try:
+                if pid == launcher and number == signal.SIGTERM:
+                    os.kill(pid, number)
+                else:
+                    os.killpg(pid, number)
+            except ProcessLookupError:
+                continue
+
+    def log_tail(self, handle: Handle, lines: int = 50) -> str:
+        return self._tail(Path(str(handle.details["folder"])), lines)
+
+    def _tail(self, folder: Path, lines: int) -> str:
+        path = folder / LOG
+        try:
+            with path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - lines * 400))
+                text = file.read().decode(errors="replace")
+        except OSError as e:
+            return f"The log {path} cannot be read: {e.strerror}"
+        return "\n".join(text.splitlines()[-lines:])
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        value: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    return value
+
+
+def _in_words(code: int) -> str:
+    number = -code if code < 0 else code - 128
+    try:
+        name = signal.Signals(number).name if code < 0 or code > 128 else ""
+    except ValueError:
+        name = ""
+    return f"exit code {code}{f' ({name})' if name else ''}"

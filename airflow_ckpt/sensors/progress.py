@@ -1,0 +1,63 @@
+"""Waits until a stream has made progress; fails at once, with the reason, when it never will."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.operators.base import Done, Event, Step, StreamOperator, Wait
+from airflow_ckpt.streams.control import StreamControl
+from airflow_ckpt.streams.goal import REACHED
+from airflow_ckpt.streams.stream import is_template
+
+
+class CheckpointProgressSensor(StreamOperator):
+    """Wait for a stream's checkpoint: everything that is given must hold at the same time.
+
+    Fails at once when the stream is FAILED, LOST or STALLED, or has ended before.
+
+    :param batches: so many batches committed by the current run
+    :param batch: this batch, by number, committed
+    :param offsets: these offsets committed: `{topic: {partition: offset}}`
+    :param max_lag: at most so many records wait
+    :param drained: all input committed
+    """
+
+    ui_color = "#e6f1f2"
+
+    def __init__(
+        self,
+        *,
+        batches: int | str | None = None,
+        batch: int | None = None,
+        offsets: Mapping[str, Mapping[str, int]] | None = None,
+        max_lag: int | None = None,
+        drained: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if batches is batch is max_lag is None and not offsets and not drained:
+            raise CkptError("CheckpointProgressSensor needs one of batches, batch, offsets, max_lag, drained.")
+        self.batches, self.batch, self.offsets = batches, batch, offsets
+        self.max_lag, self.drained = max_lag, drained
+
+    template_fields = ("stream", "batches")
+
+    def begin(self, context: Any, control: StreamControl) -> Step:
+        if is_template(self.batches):
+            raise CkptError(f"batches={self.batches!r} was not rendered.")
+        goal = self.goal(
+            batches=None if self.batches is None else int(self.batches),
+            batch=self.batch,
+            offsets={t: {str(p): o for p, o in ps.items()} for t, ps in (self.offsets or {}).items()},
+            max_lag=self.max_lag,
+            drained=self.drained,
+        )
+        return Wait(goal, "has_moved")
+
+    def has_moved(self, context: Any, control: StreamControl, event: Event) -> Step:
+        if event["outcome"] != REACHED:
+            self._tell(context, "failed", str(event["reason"]))
+            raise self.fail(control, event)
+        return Done(event["status"])

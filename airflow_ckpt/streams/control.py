@@ -1,0 +1,193 @@
+"""Start, resume, stop and kill a stream: what operators, triggers and the command line share. Knows no Airflow."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.runners.base import Handle, Launch, Runner, RunnerError
+from airflow_ckpt.streams import intent as intents
+from airflow_ckpt.streams import restarts
+from airflow_ckpt.streams.duration import in_words
+from airflow_ckpt.streams.facts import gather
+from airflow_ckpt.streams.intent import SubmitIntent
+from airflow_ckpt.streams.observe import Sources, look, look_at_driver
+from airflow_ckpt.streams.preflight import DATA_LOST, PreflightFinding, check, refuse_unsafe
+from airflow_ckpt.streams.status import BROKEN, HEALTHY, NEW, STALLED, StreamStatus
+from ckpt_stream import run_record as records
+from ckpt_stream.run_record import RESTART, SUBMIT
+
+log = logging.getLogger(__name__)
+
+#: How long a stalled driver may take for a graceful end before it is killed.
+STOP_STALLED_SECONDS = 10.0
+
+
+class GivenUp(CkptError):
+    """The stream has failed for good: the restart strategy allows no more restarts, or none can help."""
+
+
+@dataclass(frozen=True)
+class ResumePlan:
+    """What a resume would do now."""
+
+    #: none: nothing to do; wait: restart after `seconds`; start: restart now.
+    action: str
+    reason: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a launch is to be made for."""
+
+    token: str
+    accept_data_loss: bool = False
+
+
+class StreamControl:
+    """One stream, with everything resolved that is needed to start and end its driver."""
+
+    def __init__(self, sources: Sources, launch: Callable[[Order], Launch], by: str) -> None:
+        self.sources, self._launch, self.by = sources, launch, by
+        self.stream = sources.stream
+
+    @property
+    def runner(self) -> Runner:
+        if self.sources.runner is None:
+            raise CkptError(f"Nobody knows how {self.stream.name} is started: there is no runner for it.")
+        return self.sources.runner
+
+    def status(self, *, lag_seconds: bool = False) -> StreamStatus:
+        return look(self.sources, lag_seconds=lag_seconds)
+
+    def preflight(self, status: StreamStatus | None = None) -> list[PreflightFinding]:
+        """Everything that speaks against a start now."""
+        return check(self.stream, gather(self.sources, status or self.status()))
+
+    def submit(self, *, submission: str | None = None, allow: Sequence[str] = ()) -> StreamStatus:
+        """Start the stream, with a new restart budget; a stream that lives is left alone.
+
+        `submission` names what the submit is part of. A second one of the same name, as when a task is cleared, goes on
+        with the budget that is there, and may therefore raise GivenUp.
+        """
+        status = self.status()
+        if status.state in HEALTHY:
+            log.info("attached: %s", status.line())
+            return status
+        again = (
+            submission is not None and restarts.last_submission(restarts.read_history(self.sources.files)) == submission
+        )
+        if status.state in BROKEN and (again or status.state == STALLED):
+            plan = self.plan_resume(status)
+            if plan.action == "wait":
+                log.info("%s: waiting %s", plan.reason, in_words(plan.seconds))
+                time.sleep(plan.seconds)
+            return self.resume(status, allow=allow)
+        token = secrets.token_hex(6)
+        self._check(status, allow)
+        restarts.note(self.sources.files, SUBMIT, token, by=self.by, submission=submission, after_state=status.state)
+        return self._start(token, allow)
+
+    def plan_resume(self, status: StreamStatus) -> ResumePlan:
+        """Whether the stream is to be restarted, and when. Raises GivenUp if it has failed for good."""
+        if status.state in HEALTHY:
+            return ResumePlan("none", f"nothing to do: {status.line()}")
+        if status.state not in BROKEN:
+            words = "it was never started" if status.state == NEW else f"it ended on purpose ({status.state})"
+            return ResumePlan("none", f"nothing to resume: {words}; a submit starts it")
+        if not status.restart_may_help:
+            raise GivenUp(f"{self.stream.name} is {status.state} and a restart cannot help: {status.reason}")
+        broken = datetime.fromisoformat(status.broken_since) if status.broken_since else datetime.now(UTC)
+        history = restarts.budget(restarts.read_history(self.sources.files))
+        decision = self.stream.restart.decide(history, broken)
+        if not decision.allowed:
+            raise GivenUp(
+                f"{self.stream.name} has failed for good: {decision.reason}. Its last state is {status.state}: "
+                f"{status.reason}"
+            )
+        left = (broken + decision.delay - datetime.now(UTC)).total_seconds()
+        return ResumePlan("wait" if left > 0 else "start", decision.reason, max(0.0, left))
+
+    def resume(self, status: StreamStatus, *, allow: Sequence[str] = ()) -> StreamStatus:
+        """Restart a broken stream from its checkpoint. A stalled driver is ended first."""
+        if status.state == STALLED:
+            self._end_stalled()
+            status = self.status()
+        token = secrets.token_hex(6)
+        self._check(status, allow)
+        restarts.note(
+            self.sources.files, RESTART, token, by=self.by, after_run=status.run, after_state=status.state,
+            reason=status.reason,
+        )  # fmt: skip
+        return self._start(token, allow)
+
+    def _check(self, status: StreamStatus, allow: Sequence[str]) -> None:
+        findings = self.preflight(status)
+        for finding in findings:
+            allowed = finding.unsafe and finding.kind in allow
+            log.warning("preflight%s: %s", " (allowed)" if allowed else "", finding)
+        refuse_unsafe(self.stream, findings, allow)
+
+    def _start(self, token: str, allow: Sequence[str]) -> StreamStatus:
+        files, runner = self.sources.files, self.runner
+        launch = self._launch(Order(token, DATA_LOST in allow))
+        command = {"argv": list(launch.argv), "env": dict(launch.env), "folder": str(launch.folder)}
+        intent = intents.write_intent(
+            files, SubmitIntent(token, records.now(), self.by, runner.kind, self.stream.as_dict(), command=command)
+        )
+        log.info("starting %s with token %s through the runner %s", self.stream.name, token, runner.kind)
+        try:
+            handle = runner.start(launch, token)
+        except RunnerError as e:
+            intents.noted_failure(files, intent, str(e))
+            raise
+        intents.answered(files, intent, handle.as_dict())
+        log.info("driver %s started; its log: %s", handle.id, handle.details.get("log") or runner.log_tail(handle, 1))
+        return self.status()
+
+    def request_stop(self, reason: str = "") -> StreamStatus:
+        """Ask the running driver to end after its batch. Asking one that does not run changes nothing."""
+        status = self.status()
+        if status.state in (*HEALTHY, STALLED):
+            self.sources.files.write(records.STOP, records.stop_request(self.by, reason, status.run))
+        return status
+
+    def kill(self, *, wait: float = 30.0) -> None:
+        """End the driver at once. The batch it is in is done again by the next run; nothing is lost."""
+        intent = intents.read_intent(self.sources.files)
+        intent, driver = look_at_driver(self.sources, intent)
+        if intent is None or intent.handle is None or driver is None:
+            raise CkptError(f"No driver of {self.stream.name} is known that could be killed.")
+        intents.noted_kill(self.sources.files, intent, self.by)
+        if driver.live:
+            state = self.runner.kill(Handle.from_dict(intent.handle), wait=wait)
+            log.info("killed the driver of %s: %s", self.stream.name, state.detail or state.state)
+
+    def _end_stalled(self) -> None:
+        status = self.request_stop("it is stalled")
+        deadline = time.monotonic() + STOP_STALLED_SECONDS
+        while status.state in (*HEALTHY, STALLED) and time.monotonic() < deadline:
+            time.sleep(0.5)
+            status = self.status()
+        if status.state in (*HEALTHY, STALLED):
+            intent, driver = look_at_driver(self.sources, intents.read_intent(self.sources.files))
+            if intent is None or intent.handle is None or driver is None:
+                raise CkptError(
+                    f"{self.stream.name} is stalled and was not started by Airflow, so it cannot be ended from here. "
+                    f"End its driver (run {status.run}, {status.ui or 'no UI'}) by hand, then resume."
+                )
+            log.info("the stalled driver does not end by itself: killing it")
+            self.runner.kill(Handle.from_dict(intent.handle))
+
+    def log_tail(self, lines: int = 50) -> str:
+        """The end of the newest driver's log, where it can be had from here."""
+        intent = intents.read_intent(self.sources.files)
+        if intent is None or intent.handle is None or self.sources.runner is None:
+            return ""
+        return self.sources.runner.log_tail(Handle.from_dict(intent.handle), lines)

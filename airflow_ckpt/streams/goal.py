@@ -1,0 +1,136 @@
+"""What somebody waits for a stream to reach, and whether it has. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any
+
+from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.streams.duration import in_words
+from airflow_ckpt.streams.status import BROKEN, ENDED_WELL, IDLE, NEW, RUNNING, STOPPED, StreamStatus
+
+REACHED, FAILED, TIMEOUT, WAITING = "reached", "failed", "timeout", "waiting"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The answer to one look."""
+
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Everything named must hold at the same time. JSON through `as_dict`, so that a trigger can carry it."""
+
+    #: The driver says RUNNING.
+    started: bool = False
+    #: So many batches were committed by the current run.
+    batches: int | None = None
+    #: This batch, by number, is committed.
+    batch: int | None = None
+    #: A batch after this one is committed, or no input waits.
+    after_batch: int | None = None
+    #: These offsets are committed: {topic: {partition: offset}}.
+    offsets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: At most so many records wait.
+    max_lag: int | None = None
+    #: No input waits and none is in doubt.
+    drained: bool = False
+    #: The run has ended well.
+    ended: bool = False
+    #: Only the end of time reaches it: for whoever watches for ever.
+    never: bool = False
+    #: A moment that reaches the goal, whatever the stream does.
+    until: str | None = None
+    #: A moment after which waiting is given up.
+    deadline: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) not in (f.default, {})}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Goal:
+        return cls(**value)
+
+    def __post_init__(self) -> None:
+        for name in ("batches", "batch", "max_lag"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+                raise CkptError(f"{name}={value!r} must be a whole number of at least 0.")
+
+    @property
+    def in_words(self) -> str:
+        words = []
+        if self.started:
+            words.append("it runs")
+        if self.batches is not None:
+            words.append(f"{self.batches} batch(es) committed in this run")
+        if self.batch is not None:
+            words.append(f"batch {self.batch} committed")
+        if self.after_batch is not None:
+            words.append(f"a batch after {self.after_batch} committed")
+        if self.offsets:
+            words.append(f"offsets {dict(self.offsets)} committed")
+        if self.max_lag is not None:
+            words.append(f"a lag of at most {self.max_lag:,}")
+        if self.drained:
+            words.append("all input committed")
+        if self.ended:
+            words.append("its end")
+        if self.until:
+            words.append(f"{self.until}")
+        return " and ".join(words) or "its end"
+
+    def judge(self, status: StreamStatus, now: datetime) -> Outcome:
+        """Reached, failed with the reason, timed out, or still waiting."""
+        if self._holds(status):
+            return Outcome(REACHED, status.line())
+        if status.state in BROKEN:
+            return Outcome(FAILED, f"{status.stream} is {status.state}: {status.reason}")
+        if status.state in ENDED_WELL and not (self.ended and status.state != STOPPED):
+            return Outcome(FAILED, f"{status.stream} is {status.state} before it reached {self.in_words}")
+        if status.state == NEW:
+            return Outcome(FAILED, f"{status.stream} was never started")
+        if self.until is not None and now >= datetime.fromisoformat(self.until):
+            return Outcome(REACHED, f"the time is over: {status.line()}")
+        if self.deadline is not None and now >= datetime.fromisoformat(self.deadline):
+            return Outcome(TIMEOUT, f"{self.in_words} was not reached in time: {status.line()}")
+        return Outcome(WAITING, status.line())
+
+    def _holds(self, status: StreamStatus) -> bool:
+        wanted = [
+            (self.started, status.state in (RUNNING, IDLE, *ENDED_WELL)),
+            (self.batches is not None, status.batches_in_run >= (self.batches or 0)),
+            (self.batch is not None, status.batch is not None and status.batch >= (self.batch or 0)),
+            (self.after_batch is not None, self._moved(status)),
+            (bool(self.offsets), self._has_offsets(status)),
+            (self.max_lag is not None, status.lag_records is not None and status.lag_records <= (self.max_lag or 0)),
+            (self.drained, status.drained and status.state in (RUNNING, IDLE, *ENDED_WELL)),
+            (self.ended, status.state in ENDED_WELL),
+        ]
+        asked = [holds for wants, holds in wanted if wants]
+        return bool(asked) and all(asked) and not self.never
+
+    def _moved(self, status: StreamStatus) -> bool:
+        if status.state == IDLE:
+            return True
+        return status.batch is not None and status.batch > (self.after_batch if self.after_batch is not None else -1)
+
+    def _has_offsets(self, status: StreamStatus) -> bool:
+        return all(
+            int(status.offsets.get(topic, {}).get(str(partition), -1)) >= int(offset)
+            for topic, partitions in self.offsets.items()
+            for partition, offset in partitions.items()
+        )
+
+
+def waiting_line(outcome: Outcome, goal: Goal, now: datetime) -> str:
+    """A progress line: what is, and what is waited for."""
+    left = ""
+    if goal.deadline:
+        left = f", {in_words(max(0.0, (datetime.fromisoformat(goal.deadline) - now).total_seconds()))} left"
+    return f"{outcome.reason} (waiting for {goal.in_words}{left})"

@@ -1,0 +1,215 @@
+"""Preflight: is it safe to start or resume this stream now? Each finding says what, the risk, and the command that helps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from airflow_ckpt.checkpoint.reader import Checkpoint
+from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.kafka.offsets import Ends
+from airflow_ckpt.streams.duration import in_words, to_timedelta
+from airflow_ckpt.streams.status import HEALTHY, STALLED, StreamStatus
+from airflow_ckpt.streams.stream import Stream
+from ckpt_stream.errors import Refused, StreamError
+
+DRIVER_ALIVE, DATA_LOST, DATA_SOON_LOST = "driver_alive", "data_lost", "data_soon_lost"
+LEDGER, PARTITIONS_GONE, PARTITIONS_ADDED = "ledger", "partitions_gone", "partitions_added"
+TOPIC_MISSING, KAFKA, CHECKPOINT = "topic_missing", "kafka_unreachable", "checkpoint_unreadable"
+TRANSACTION_TIMEOUT = "transaction_timeout"
+KINDS = (
+    DRIVER_ALIVE, DATA_LOST, DATA_SOON_LOST, LEDGER, PARTITIONS_GONE, PARTITIONS_ADDED, TOPIC_MISSING, KAFKA, CHECKPOINT,
+    TRANSACTION_TIMEOUT,
+)  # fmt: skip
+#: Less time than this until retention passes the checkpoint is worth a warning.
+SOON_SECONDS = 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class PreflightFinding:
+    """One thing that speaks against a start, or that somebody should know before it."""
+
+    kind: str
+    what: str
+    risk: str
+    helps: str
+    #: True: the start is refused unless this kind is allowed by name.
+    unsafe: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.what} {self.risk} What helps: {self.helps}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class PreflightRefused(CkptError):
+    """A start or resume was refused, because it would lose or double records or cannot work."""
+
+    def __init__(self, stream: str, findings: Sequence[PreflightFinding]) -> None:
+        self.stream, self.findings = stream, tuple(findings)
+        lines = "\n".join(f"  {finding}" for finding in findings)
+        kinds = ", ".join(f'"{f.kind}"' for f in findings)
+        super().__init__(f"{stream} was not started:\n{lines}\nTo go on all the same: allow=[{kinds}]")
+
+    def __reduce__(self) -> tuple[type[PreflightRefused], tuple[str, tuple[PreflightFinding, ...]]]:
+        return type(self), (self.stream, self.findings)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the checks look at."""
+
+    status: StreamStatus
+    checkpoint: Checkpoint | None = None
+    checkpoint_error: str = ""
+    kafka_error: str = ""
+    source: Mapping[str, Ends | None] = field(default_factory=dict)
+    #: Topics besides the source that must exist: sink, dead-letter.
+    missing_topics: Sequence[str] = ()
+    retention_ms: Mapping[str, int | None] = field(default_factory=dict)
+    #: When the oldest unread record of a partition was written.
+    unread_since: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    #: What reconciliation would say.
+    ledger_refusal: StreamError | None = None
+    transaction_max_ms: int | None = None
+    now: float = field(default_factory=time.time)
+
+
+def check(stream: Stream, facts: Facts) -> list[PreflightFinding]:
+    """All findings, the unsafe ones first."""
+    found = [*_driver(stream, facts), *_reachable(facts)]
+    if not facts.kafka_error:
+        found += [*_topics(stream, facts), *_source(stream, facts), *_transaction(stream, facts), *_ledger(facts)]
+    return sorted(found, key=lambda finding: not finding.unsafe)
+
+
+def refuse_unsafe(stream: Stream, findings: Sequence[PreflightFinding], allow: Sequence[str]) -> None:
+    """Raise PreflightRefused for unsafe findings that are not allowed by name."""
+    if unknown := sorted(set(allow) - set(KINDS)):
+        raise CkptError(f"allow={unknown} names no finding of preflight; they are: {', '.join(KINDS)}.")
+    if refused := [f for f in findings if f.unsafe and f.kind not in allow]:
+        raise PreflightRefused(stream.name, refused)
+
+
+def _driver(stream: Stream, facts: Facts) -> Iterator[PreflightFinding]:
+    status = facts.status
+    if status.state in HEALTHY or (status.state == STALLED and status.run):
+        yield PreflightFinding(
+            DRIVER_ALIVE,
+            f"Run {status.run or status.token} of {stream.name} is {status.state}.",
+            "Two drivers on one checkpoint fence each other for ever.",
+            f"let it run, or stop it first: `airflow-ckpt stop {stream.checkpoint}`.",
+        )
+
+
+def _reachable(facts: Facts) -> Iterator[PreflightFinding]:
+    if facts.checkpoint_error:
+        yield PreflightFinding(
+            CHECKPOINT,
+            facts.checkpoint_error,
+            "Without it nobody can tell where the stream stands.",
+            "check path, credentials and network of the checkpoint; `airflow-ckpt inspect` tells more.",
+        )
+    for finding in facts.checkpoint.findings if facts.checkpoint else ():
+        if finding.kind != "no_checkpoint":
+            yield PreflightFinding(CHECKPOINT, finding.what, "Spark would not start on it.", finding.helps)
+    if facts.kafka_error:
+        yield PreflightFinding(
+            KAFKA,
+            facts.kafka_error,
+            "The driver could neither read nor write.",
+            "check the brokers and the `kafka` connection, then try again.",
+        )
+
+
+def _topics(stream: Stream, facts: Facts) -> Iterator[PreflightFinding]:
+    missing = [topic for topic, ends in facts.source.items() if ends is None] + list(facts.missing_topics)
+    if not facts.source:
+        missing.append(stream.source_pattern or "(no source)")
+    for topic in missing:
+        yield PreflightFinding(
+            TOPIC_MISSING,
+            f"The topic {topic} does not exist.",
+            "The stream cannot read or write it.",
+            "create it, or correct the stream's source, sink or dead_letter_topic.",
+        )
+
+
+def _source(stream: Stream, facts: Facts) -> Iterator[PreflightFinding]:
+    offsets = facts.checkpoint.committed_offsets if facts.checkpoint else {}
+    if not offsets:
+        return
+    for topic, ends in facts.source.items():
+        if ends is None:
+            continue
+        known = {int(p): offset for p, offset in offsets.get(topic, {}).items()}
+        yield from _partitions(topic, known, ends)
+        for partition, offset in sorted(known.items()):
+            earliest = ends.earliest.get(partition)
+            if earliest is not None and earliest > offset:
+                yield PreflightFinding(
+                    DATA_LOST,
+                    f"{topic}-{partition}: the checkpoint goes on at offset {offset}, the topic begins at {earliest}.",
+                    f"{earliest - offset} offsets ({offset} to {earliest - 1}) were deleted before they were read: "
+                    "their records are lost.",
+                    "put them back from elsewhere and start over; or accept the loss by allowing this finding.",
+                )
+            else:
+                yield from _soon(topic, partition, facts)
+
+
+def _partitions(topic: str, known: Mapping[int, int], ends: Ends) -> Iterator[PreflightFinding]:
+    if gone := sorted(set(known) - set(ends.stable)):
+        yield PreflightFinding(
+            PARTITIONS_GONE,
+            f"{topic} has no partition {', '.join(map(str, gone))} any more; the checkpoint has read from it.",
+            "The topic was deleted and made again: offsets in the checkpoint point to records that are not there.",
+            "find out who did it; start over with a new checkpoint and sink_id.",
+        )
+    if added := sorted(set(ends.stable) - set(known)):
+        yield PreflightFinding(
+            PARTITIONS_ADDED,
+            f"{topic} has new partitions: {', '.join(map(str, added))}.",
+            "They are read from their beginning; a key may have moved to another partition.",
+            "nothing, if that was planned.",
+            unsafe=False,
+        )
+
+
+def _soon(topic: str, partition: int, facts: Facts) -> Iterator[PreflightFinding]:
+    """The time until retention passes the first unread record."""
+    retention, since = facts.retention_ms.get(topic), facts.unread_since.get((topic, partition))
+    if retention is None or retention < 0 or since is None:
+        return
+    left = since + retention / 1000 - facts.now
+    if left < SOON_SECONDS:
+        when = f"in {in_words(left)}" if left > 0 else "at any moment"
+        yield PreflightFinding(
+            DATA_SOON_LOST,
+            f"{topic}-{partition}: retention passes the first unread record {when}.",
+            "What is deleted before it is read is lost.",
+            f"resume now; or raise retention.ms of {topic} first.",
+            unsafe=False,
+        )
+
+
+def _transaction(stream: Stream, facts: Facts) -> Iterator[PreflightFinding]:
+    wanted = to_timedelta(stream.transaction_timeout, "transaction_timeout").total_seconds()
+    if facts.transaction_max_ms is not None and wanted * 1000 > facts.transaction_max_ms:
+        yield PreflightFinding(
+            TRANSACTION_TIMEOUT,
+            f"transaction_timeout is {in_words(wanted)}, the brokers allow {in_words(facts.transaction_max_ms / 1000)}.",
+            "Kafka would refuse every transaction.",
+            "lower the stream's transaction_timeout, or raise the brokers' transaction.max.timeout.ms.",
+        )
+
+
+def _ledger(facts: Facts) -> Iterator[PreflightFinding]:
+    refusal = facts.ledger_refusal
+    if isinstance(refusal, Refused):
+        yield PreflightFinding(LEDGER, f"{type(refusal).__name__}: {refusal.found}", refusal.risk, refusal.helps)
+    elif refusal is not None:
+        yield PreflightFinding(LEDGER, str(refusal), "Ledger and checkpoint could not be compared.", "see the message.")

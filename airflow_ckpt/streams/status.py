@@ -1,0 +1,292 @@
+"""The status of a stream: one of eight states, derived from run record, checkpoint, driver and Kafka. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow_ckpt.checkpoint.reader import Checkpoint
+from airflow_ckpt.runners import base as driver_states
+from airflow_ckpt.runners.base import DriverState
+from airflow_ckpt.streams.duration import in_words
+from airflow_ckpt.streams.intent import SubmitIntent
+from airflow_ckpt.streams.stream import Stream
+from ckpt_stream import run_record as records
+from ckpt_stream.lease import MISSED_HEARTBEATS, is_alive_here
+from ckpt_stream.run_record import RunRecord
+
+STARTING, RUNNING, IDLE, STALLED = "STARTING", "RUNNING", "IDLE", "STALLED"
+FAILED, LOST, STOPPED, FINISHED = "FAILED", "LOST", "STOPPED", "FINISHED"
+#: Not one of the eight: nobody ever started this stream.
+NEW = "NEW"
+
+HEALTHY = (STARTING, RUNNING, IDLE)
+#: What a resume is for.
+BROKEN = (FAILED, LOST, STALLED)
+ENDED_WELL = (STOPPED, FINISHED)
+
+#: A spark-submit that nobody waits for any more may still be on its way for so long.
+SUBMIT_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class PartitionLag:
+    """What waits in one source partition."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int
+    records: int | None
+    #: Age of the oldest record that waits; 0 when none does, None when it was not asked for or cannot be told.
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Everything that was seen of a stream in one look."""
+
+    now: datetime
+    intent: SubmitIntent | None = None
+    run: RunRecord | None = None
+    checkpoint: Checkpoint | None = None
+    #: None: no runner knows a driver (it was started by hand, or never).
+    driver: DriverState | None = None
+    #: None: Kafka was not asked, or did not answer (see kafka_error).
+    lag: tuple[PartitionLag, ...] | None = None
+    kafka_error: str = ""
+
+
+@dataclass(frozen=True)
+class StreamStatus:
+    """What a person wants to know about a stream; JSON through `as_dict`."""
+
+    stream: str
+    state: str
+    reason: str
+    time: str
+    run: str | None = None
+    token: str | None = None
+    started: str | None = None
+    batch: int | None = None
+    in_doubt: int | None = None
+    batches_in_run: int = 0
+    offsets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    last_commit: str | None = None
+    age_seconds: float | None = None
+    rows_per_second: float | None = None
+    lag_records: int | None = None
+    lag_seconds: float | None = None
+    partitions: tuple[PartitionLag, ...] = ()
+    ui: str | None = None
+    log: str | None = None
+    driver: Mapping[str, Any] | None = None
+    failure: Mapping[str, Any] | None = None
+    #: When the stream broke; None while it is well.
+    broken_since: str | None = None
+    restart_may_help: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def drained(self) -> bool:
+        """All input that is there has been committed."""
+        return self.lag_records == 0 and self.in_doubt is None
+
+    def line(self) -> str:
+        """One line for a log."""
+        parts = [f"{self.stream} is {self.state}"]
+        if self.batch is not None:
+            parts.append(f"batch {self.batch} committed")
+        if self.age_seconds is not None:
+            parts.append(f"{in_words(self.age_seconds)} ago")
+        if self.rows_per_second is not None:
+            parts.append(f"{self.rows_per_second:,.0f} rows/s")
+        if self.lag_records is not None:
+            parts.append(f"lag {self.lag_records:,}" + (f" ({in_words(self.lag_seconds)})" if self.lag_seconds else ""))
+        if self.reason:
+            parts.append(self.reason)
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class _Judgement:
+    state: str
+    reason: str = ""
+    since: datetime | None = None
+    restart_may_help: bool = True
+
+
+def derive(stream: Stream, seen: Observation) -> StreamStatus:
+    """The one status that fits what was seen. Only a positive sign ends well: not found is never success."""
+    run, intent = _current(seen)
+    judged = _judge(stream, seen, run, intent)
+    checkpoint = seen.checkpoint
+    commit = _last_commit(run, checkpoint)
+    failure = asdict(run.failure) if run and run.failure else None
+    lag = _total(seen.lag)
+    seconds = [p.seconds for p in seen.lag or () if p.seconds is not None]
+    driver = seen.driver
+    return StreamStatus(
+        stream=stream.name,
+        state=judged.state,
+        reason=judged.reason,
+        time=seen.now.isoformat(timespec="milliseconds"),
+        run=run.run if run else None,
+        token=run.token if run else intent.token if intent else None,
+        started=run.history[0]["time"] if run and run.history else None,
+        batch=checkpoint.committed if checkpoint else None,
+        in_doubt=checkpoint.in_doubt if checkpoint else None,
+        batches_in_run=int(run.totals.get("batches", 0)) if run else 0,
+        offsets=checkpoint.committed_offsets if checkpoint else {},
+        last_commit=commit.isoformat(timespec="milliseconds") if commit else None,
+        age_seconds=round((seen.now - commit).total_seconds(), 1) if commit else None,
+        rows_per_second=_rate(run),
+        lag_records=lag,
+        lag_seconds=max(seconds, default=None),
+        partitions=seen.lag or (),
+        ui=(str(run.spark.get("ui") or "") or None) if run else None,
+        log=(driver.url or None) if driver else None,
+        driver=dict(intent.handle) if intent and intent.handle else None,
+        failure=failure,
+        broken_since=judged.since.isoformat(timespec="milliseconds") if judged.since else None,
+        restart_may_help=judged.restart_may_help,
+    )
+
+
+def _current(seen: Observation) -> tuple[RunRecord | None, SubmitIntent | None]:
+    """The run and the intent that speak of the newest driver; the older of two that do not belong together is dropped."""
+    run, intent = seen.run, seen.intent
+    if run is None or intent is None or run.token == intent.token:
+        return run, intent
+    begun = run.history[0]["time"] if run.history else ""
+    if begun and datetime.fromisoformat(begun) > intent.age_from:
+        return run, None
+    return None, intent
+
+
+def _judge(stream: Stream, seen: Observation, run: RunRecord | None, intent: SubmitIntent | None) -> _Judgement:
+    if run is not None:
+        if run.state in records.LIVE:
+            return _living(stream, seen, run, intent)
+        ended = datetime.fromisoformat(run.history[-1]["time"])
+        if run.failure is not None and run.state == records.FAILED:
+            words = f"{run.failure.error}: {run.failure.message}"
+            return _Judgement(FAILED, words, ended, run.failure.restart_may_help)
+        return _Judgement(run.state, "", ended if run.state == records.FAILED else None)
+    if intent is not None:
+        return _submitted(stream, seen, intent)
+    return _Judgement(NEW, "nobody has started it yet")
+
+
+def _submitted(stream: Stream, seen: Observation, intent: SubmitIntent) -> _Judgement:
+    """A driver was submitted that has not written a run record yet."""
+    age, driver = intent.age(seen.now), seen.driver
+    limit = _seconds(stream, "start_timeout")
+    if intent.killed and not (driver and driver.live):
+        return _Judgement(STOPPED, f"killed on request of {intent.killed.get('by')} before its first word")
+    if intent.failed:
+        return _Judgement(FAILED, intent.failed["message"], datetime.fromisoformat(intent.failed["time"]))
+    if driver is None:
+        if age < SUBMIT_SECONDS:
+            return _Judgement(STARTING, f"submitted by {intent.by} {in_words(age)} ago")
+        return _Judgement(LOST, f"{intent.by} submitted it {in_words(age)} ago; no driver was found", intent.age_from)
+    if driver.live or (driver.state == driver_states.UNKNOWN and age <= limit):
+        words = f"the driver ({driver.detail}) has not said a word for {in_words(age)}"
+        if age > limit:
+            return _Judgement(STALLED, words, intent.age_from)
+        return _Judgement(STARTING, driver.detail)
+    if driver.state == driver_states.ENDED:
+        words = f"the driver ended before its first word: {driver.detail}; its log says why"
+        ended = datetime.fromtimestamp(driver.ended_at, UTC) if driver.ended_at else intent.age_from
+        return _Judgement(FAILED, words, ended)
+    return _Judgement(LOST, f"the driver is gone before its first word: {driver.detail}", intent.age_from)
+
+
+def _living(stream: Stream, seen: Observation, run: RunRecord, intent: SubmitIntent | None) -> _Judgement:
+    """A run that says it lives."""
+    beat = datetime.fromisoformat(run.heartbeat)
+    silent = (seen.now - beat).total_seconds()
+    missed = max(run.heartbeat_seconds * MISSED_HEARTBEATS, 1.0)
+    alive = _alive(seen, run, intent)
+    if alive is False:
+        detail = seen.driver.detail if seen.driver else "its process is gone"
+        if intent and intent.killed:
+            return _Judgement(STOPPED, f"killed on request of {intent.killed.get('by')}")
+        return _Judgement(LOST, f"the driver ended without a word: {detail}", beat)
+    if alive is None and silent > missed:
+        return _Judgement(LOST, f"no heartbeat for {in_words(silent)}, and its driver cannot be seen from here", beat)
+    window = stream.stall_window.total_seconds()
+    if run.state == records.STARTING:
+        begun = datetime.fromisoformat(run.history[0]["time"])
+        age = (seen.now - begun).total_seconds()
+        if age > _seconds(stream, "start_timeout"):
+            return _Judgement(STALLED, f"still starting after {in_words(age)}", begun)
+        return _Judgement(STARTING, "")
+    if silent > max(missed, window):
+        return _Judgement(STALLED, f"its driver lives, but has not said a word for {in_words(silent)}", beat)
+    return _progressing(seen, run, window)
+
+
+def _progressing(seen: Observation, run: RunRecord, window: float) -> _Judgement:
+    moved = _last_move(run)
+    quiet = (seen.now - moved).total_seconds()
+    in_doubt = seen.checkpoint.in_doubt if seen.checkpoint else None
+    lag = _total(seen.lag)
+    if quiet > window:
+        since = f"nothing was committed for {in_words(quiet)}"
+        if in_doubt is not None:
+            return _Judgement(STALLED, f"batch {in_doubt} hangs: {since}", moved)
+        if seen.kafka_error:
+            return _Judgement(STALLED, f"{since}, and {seen.kafka_error}", moved)
+        if lag:
+            return _Judgement(STALLED, f"{lag:,} records wait: {since}", moved)
+    if lag == 0 and in_doubt is None:
+        return _Judgement(IDLE, "no input waits")
+    return _Judgement(RUNNING, seen.kafka_error)
+
+
+def _alive(seen: Observation, run: RunRecord, intent: SubmitIntent | None) -> bool | None:
+    """Whether the driver lives: what its runner says, else what this machine's process table says, else unknown."""
+    if intent is not None and seen.driver is not None:
+        if seen.driver.live:
+            return True
+        if seen.driver.state in (driver_states.ENDED, driver_states.VANISHED):
+            return False
+    return is_alive_here(run)
+
+
+def _last_move(run: RunRecord) -> datetime:
+    """The last commit of this run, or the moment from which one could be expected."""
+    times = [entry["time"] for entry in run.history if entry["state"] == records.RUNNING]
+    times += [str(batch["ended"]) for batch in run.batches[-1:] if batch.get("ended")]
+    return max((datetime.fromisoformat(t) for t in times), default=datetime.fromtimestamp(0, UTC))
+
+
+def _last_commit(run: RunRecord | None, checkpoint: Checkpoint | None) -> datetime | None:
+    if run is not None and run.batches and run.batches[-1].get("ended"):
+        return datetime.fromisoformat(str(run.batches[-1]["ended"]))
+    if checkpoint is not None and checkpoint.committed is not None and checkpoint.batch_timestamp_ms:
+        return datetime.fromtimestamp(checkpoint.batch_timestamp_ms / 1000, UTC)
+    return None
+
+
+def _rate(run: RunRecord | None) -> float | None:
+    """Input rows per second over the last few batches that had any."""
+    recent = [b for b in (run.batches if run else [])[-5:] if b.get("input_rows")]
+    spent = sum(float(b.get("durations_ms", {}).get("triggerExecution") or 0) for b in recent)
+    return round(sum(int(b["input_rows"]) for b in recent) / spent * 1000, 1) if spent else None
+
+
+def _total(lag: tuple[PartitionLag, ...] | None) -> int | None:
+    if lag is None or any(p.records is None for p in lag):
+        return None
+    return sum(p.records or 0 for p in lag)
+
+
+def _seconds(stream: Stream, name: str) -> float:
+    value = getattr(stream, name)
+    return float(value.total_seconds())

@@ -1,0 +1,1 @@
+"""What a triggerer runs while a task is deferred."""

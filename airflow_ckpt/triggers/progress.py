@@ -1,0 +1,157 @@
+"""The trigger behind every deferred task of this provider: watches one stream until a goal is reached or out of reach."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeVar
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_ckpt.hooks.stream import StreamHook
+from airflow_ckpt.metrics import report
+from airflow_ckpt.streams.control import StreamControl
+from airflow_ckpt.streams.goal import REACHED, WAITING, Goal, waiting_line
+from airflow_ckpt.streams.status import StreamStatus
+from airflow_ckpt.streams.stream import Stream
+
+T = TypeVar("T")
+
+#: Looks that fail one after the other before it counts as persistent: at the default interval, five minutes.
+TOLERATED_FAILURES = 30
+#: A look waits for files and Kafka, hardly for the processor; many streams share these few threads.
+THREADS = 16
+ERROR = "error"
+
+_threads = ThreadPoolExecutor(THREADS, thread_name_prefix="airflow-ckpt-look")
+
+
+async def off_the_loop(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Run a call that blocks in a thread of our own pool: the loop's default one belongs to everybody."""
+    return await asyncio.get_running_loop().run_in_executor(_threads, partial(call, *args, **kwargs))
+
+
+class CheckpointProgressTrigger(BaseTrigger):
+    """Watches a stream's checkpoint and fires once: goal reached, failed, timed out, or not to be looked at.
+
+    Its arguments name connections and hold no secrets. A look that fails is tolerated; one that keeps failing is reported.
+    """
+
+    def __init__(
+        self,
+        stream: Mapping[str, Any],
+        goal: Mapping[str, Any],
+        then: str = "",
+        poll_interval: float = 10.0,
+        on_kill_action: str = "leave",
+        by: str = "airflow",
+        pause: bool = False,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.stream, self.goal, self.then = dict(stream), dict(goal), then
+        self.poll_interval, self.on_kill_action, self.by, self.pause = poll_interval, on_kill_action, by, pause
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {
+                "stream": self.stream,
+                "goal": self.goal,
+                "then": self.then,
+                "poll_interval": self.poll_interval,
+                "on_kill_action": self.on_kill_action,
+                "by": self.by,
+                "pause": self.pause,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        goal = Goal.from_dict(self.goal)
+        if self.pause:
+            await self._pause(goal)
+            yield self._event(REACHED, "the pause is over", None)
+            return
+        failures = 0
+        # A triggerer that starts takes up all its triggers at once: spread their looks.
+        await asyncio.sleep(random.uniform(0, min(self.poll_interval, 1.0)))  # noqa: S311
+        while True:
+            try:
+                status = await self._look()
+            except Exception as e:
+                failures += 1
+                self.log.warning("look %s failed: %s: %s", failures, type(e).__name__, e)
+                if failures >= TOLERATED_FAILURES or _final(e):
+                    yield self._event(ERROR, f"{type(e).__name__}: {e}", None)
+                    return
+            else:
+                failures = 0
+                now = datetime.now(UTC)
+                outcome = goal.judge(status, now)
+                if outcome.outcome != WAITING:
+                    yield self._event(outcome.outcome, outcome.reason, status)
+                    return
+                self.log.info("%s", waiting_line(outcome, goal, now))
+                report(status)
+            await asyncio.sleep(self._next(goal))
+
+    _control: StreamControl | None = None
+
+    async def _look(self) -> StreamStatus:
+        if self._control is None:
+            self._control = await StreamHook(Stream.from_dict(self.stream), self.by).aget_conn()
+        return await off_the_loop(self._control.status)
+
+    def _next(self, goal: Goal) -> float:
+        moments = [datetime.fromisoformat(m) for m in (goal.until, goal.deadline) if m]
+        left = [(m - datetime.now(UTC)).total_seconds() for m in moments]
+        return max(0.1, min([self.poll_interval, *left]))
+
+    async def _pause(self, goal: Goal) -> None:
+        until = datetime.fromisoformat(goal.until or datetime.now(UTC).isoformat())
+        await asyncio.sleep(max(0.0, (until - datetime.now(UTC)).total_seconds()))
+
+    def _event(self, outcome: str, reason: str, status: StreamStatus | None) -> TriggerEvent:
+        return TriggerEvent(  # type: ignore[no-untyped-call]
+            {
+                "outcome": outcome,
+                "reason": reason,
+                "status": status.as_dict() if status else None,
+                "goal": self.goal,
+                "then": self.then,
+            }
+        )
+
+    async def on_kill(self) -> None:
+        """A user ended the deferred task: leave the stream, stop it, or kill it, as the task was told."""
+        if self.on_kill_action == "leave" or await self._is_still_deferred():
+            return
+        control = self._control or await StreamHook(Stream.from_dict(self.stream), self.by).aget_conn()
+        if self.on_kill_action == "stop":
+            await off_the_loop(control.request_stop, "the Airflow task was ended")
+        else:
+            await off_the_loop(control.kill, wait=0)
+
+    async def _is_still_deferred(self) -> bool:
+        """A triggerer that lost its triggers to another one calls on_kill too; then nobody has ended the task."""
+        ti = self.task_instance
+        if ti is None:
+            return False
+        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+        from asgiref.sync import sync_to_async
+
+        states = await sync_to_async(RuntimeTaskInstance.get_task_states)(
+            dag_id=ti.dag_id, task_ids=[ti.task_id], run_ids=[ti.run_id], map_index=ti.map_index
+        )
+        return "deferred" in [state for tasks in states.values() for state in tasks.values()]
+
+
+def _final(error: Exception) -> bool:
+    """Whether looking again cannot help: the declaration or a connection is wrong."""
+    from airflow_ckpt.hooks.connections import BadConnection
+    from airflow_ckpt.streams.stream import BadStream
+
+    return isinstance(error, BadConnection | BadStream)

@@ -1,0 +1,142 @@
+"""A checkpoint in an object store: an S3 that answers on a port, read as Airflow reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import fsspec
+import pytest
+
+from airflow_ckpt.checkpoint.files import FsspecFiles
+from airflow_ckpt.checkpoint.locations import for_airflow, open_files, readable
+from airflow_ckpt.checkpoint.reader import read_checkpoint
+from airflow_ckpt.checkpoint.runs import current_run, read_run, run_names
+from airflow_ckpt.checkpoint.state import read_state
+from airflow_ckpt.exceptions import CkptError
+from ckpt_stream.run_record import FINISHED, RUNNING, STOP, RunRecord, is_stop_for, stop_request
+
+pytestmark = pytest.mark.integration
+
+CHECKPOINT = "s3a://checkpoints/streams/orders"
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def options(endpoint: str) -> dict[str, Any]:
+    return {
+        "key": "testing",
+        "secret": "testing",
+        "client_kwargs": {"endpoint_url": endpoint, "region_name": "us-east-1"},
+    }
+
+
+@pytest.fixture
+def storage(options: dict[str, Any]) -> Iterator[Any]:
+    """The store as another client of it, like Spark, sees it."""
+    fs = fsspec.filesystem("s3", **options, use_listings_cache=False, skip_instance_cache=True)
+    fs.call_s3("create_bucket", Bucket="checkpoints")
+    yield fs
+    fs.rm("checkpoints", recursive=True)
+
+
+@pytest.fixture
+def files(storage: Any, options: dict[str, Any]) -> FsspecFiles:
+    return open_files(CHECKPOINT, options=options)
+
+
+def put(storage: Any, name: str, text: str) -> None:
+    storage.pipe_file(f"checkpoints/streams/orders/{name}", text.encode())
+
+
+def put_batch(storage: Any, batch: int, *, committed: bool = True) -> None:
+    end = json.dumps({"orders": {"0": 10 * (batch + 1)}})
+    put(storage, f"offsets/{batch}", f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":5,"conf":{{}}}}\n{end}')
+    if committed:
+        put(storage, f"commits/{batch}", 'v1\n{"nextBatchWatermarkMs":0}')
+
+
+def test_a_checkpoint_in_s3_is_read_and_a_later_look_sees_what_came_since(storage: Any, files: FsspecFiles) -> None:
+    assert [f.kind for f in read_checkpoint(files).findings] == ["no_checkpoint"]
+    put(storage, "metadata", '{"id":"query-1"}')
+    for batch in range(3):
+        put_batch(storage, batch)
+    first = read_checkpoint(files)
+    assert (first.query_id, first.newest, first.committed, first.findings) == ("query-1", 2, 2, ())
+    assert first.committed_offsets == {"orders": {"0": 30}}
+
+    put_batch(storage, 3, committed=False)
+    later = read_checkpoint(files)
+    assert (later.in_doubt, later.committed, later.end) == (3, 2, {"orders": {"0": 40}})
+    assert later.committed_offsets == {"orders": {"0": 30}}
+
+
+def test_a_listing_of_more_than_one_page_is_read_to_its_end(storage: Any, files: FsspecFiles) -> None:
+    # A page holds 1,000 names; the newest batch is the first of the second page.
+    storage.pipe({f"checkpoints/streams/orders/offsets/{n}": b"v1" for n in range(1000, 2000)})
+    put_batch(storage, 2000)
+    found = read_checkpoint(files, with_metadata=False)
+    assert (found.newest, found.committed, found.kept, found.findings) == (2000, 2000, 1001, ())
+
+
+def test_state_in_s3_is_weighed(storage: Any, files: FsspecFiles) -> None:
+    for partition in range(2):
+        put(storage, f"state/0/{partition}/1.delta", "12345")
+    (operator,) = read_state(files)
+    assert (operator.partitions, operator.version, operator.size) == (2, 1, 10)
+
+
+def test_a_run_record_in_s3_is_written_replaced_and_read(files: FsspecFiles) -> None:
+    assert run_names(files) == []
+    assert current_run(files) is None
+    record = RunRecord(run="20260101T000000.000000-a", stream="orders")
+    for state in (RUNNING, FINISHED):
+        record.enter(state)
+        files.write(record.path, record.to_json())
+        assert read_run(files, record.run) == record
+    assert run_names(files) == [record.run]
+    assert current_run(files) == record
+
+
+def test_a_stop_request_in_s3_reaches_the_run(files: FsspecFiles) -> None:
+    record = RunRecord(run="20260101T000000.000000-a", stream="orders")
+    assert not files.exists(STOP)
+    files.write(STOP, stop_request("me", "a test", record.run))
+    assert files.exists(STOP)
+    text = files.read(STOP)
+    assert text is not None
+    assert is_stop_for(text, record)
+
+
+def test_a_file_that_is_not_in_s3_is_none(files: FsspecFiles) -> None:
+    assert files.read("metadata") is None
+    assert files.names("offsets") == []
+    assert files.sizes("state") == {}
+
+
+def test_a_bucket_that_is_not_there_has_no_checkpoint(storage: Any, options: dict[str, Any]) -> None:
+    found = read_checkpoint(open_files("s3a://no-such-bucket/a", options=options))
+    assert [f.kind for f in found.findings] == ["no_checkpoint"]
+
+
+def test_an_s3_that_does_not_answer_is_one_error_that_names_the_checkpoint(options: dict[str, Any]) -> None:
+    settings = {"connect_timeout": 1, "read_timeout": 1, "retries": {"max_attempts": 0}}
+    nobody = {**options, "client_kwargs": {**options["client_kwargs"], "endpoint_url": "http://127.0.0.1:9"}}
+    files = open_files(CHECKPOINT, options={**nobody, "config_kwargs": settings})
+    with pytest.raises(CkptError, match=f"{CHECKPOINT} could not be read"), readable(CHECKPOINT):
+        read_checkpoint(files)
+
+
+def test_the_location_is_the_one_that_fsspec_knows() -> None:
+    assert for_airflow(CHECKPOINT)[0] == "s3://checkpoints/streams/orders"
