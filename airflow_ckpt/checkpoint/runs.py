@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ckpt_stream.errors import DriverAlive
 from ckpt_stream.files import ReadableFiles
 from ckpt_stream.run_record import LIVE, RUNS, RunRecord
 
@@ -21,11 +22,18 @@ LOOK_BACK = 20
 
 
 def current_run(files: ReadableFiles) -> RunRecord | None:
-    """The run that lives, else the youngest one; None when the checkpoint has none."""
+    """The youngest run, unless it was refused because an older one lives; None when the checkpoint has none.
+
+    A run that was not refused has found all older ones dead, though a killed one's file says RUNNING for good.
+    """
     newest: RunRecord | None = None
     for name in reversed(run_names(files)[-LOOK_BACK:]):
         run = read_run(files, name)
-        if run is not None and run.state in LIVE:
+        if run is None:
+            continue
+        if run.state in LIVE:
             return run
         newest = newest or run
+        if run.failure is None or run.failure.error != DriverAlive.__name__:
+            break
     return newest

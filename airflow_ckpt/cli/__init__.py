@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from airflow_ckpt import __version__
-from airflow_ckpt.cli import history, inspect, ledger, local, stop, verify
+from airflow_ckpt.cli import history, inspect, ledger, local, status, stop, verify
 from airflow_ckpt.cli.output import OneLineErrors
 from airflow_ckpt.exceptions import CkptError
 
@@ -23,6 +23,8 @@ app = typer.Typer(
 app.add_typer(local.app, name="local")
 app.add_typer(ledger.app, name="ledger")
 app.command()(verify.verify)
+app.command()(status.status)
+app.command()(status.resume)
 app.command()(stop.stop)
 app.command()(inspect.inspect)
 app.command()(history.history)

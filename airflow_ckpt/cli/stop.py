@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 import time
 from typing import Annotated
 
@@ -11,27 +9,30 @@ import typer
 
 from airflow_ckpt.cli.kafka_options import AsJson
 from airflow_ckpt.cli.output import output_for
+from airflow_ckpt.cli.streams import StreamArgument, WebHdfs, declared, me
 
 
 def stop(
-    checkpoint: Annotated[str, typer.Argument(help="The stream's checkpoint folder.")],
+    stream: StreamArgument,
     reason: Annotated[str, typer.Option(help="Why, for the log.")] = "",
     wait: Annotated[float, typer.Option(help="Seconds to wait for the end; 0: do not wait.")] = 60.0,
+    webhdfs: WebHdfs = None,
     as_json: AsJson = False,
 ) -> None:
     """Stop a stream gracefully: its current batch commits, no new one starts. Exit code 1 if it still runs."""
-    from airflow_ckpt.checkpoint.files import FsspecFiles
+    from airflow_ckpt.checkpoint.locations import open_files
     from airflow_ckpt.checkpoint.runs import current_run, read_run
     from airflow_ckpt.exceptions import CkptError
     from ckpt_stream import run_record
 
-    files = FsspecFiles(checkpoint)
+    found = declared(stream)
+    checkpoint = found.checkpoint if found else stream
+    files = open_files(checkpoint, webhdfs or (found.webhdfs if found else None))
     run = current_run(files)
     if run is None:
         raise CkptError(f"{checkpoint} has no run record: no stream of airflow-ckpt ever ran there. Check the path.")
     if run.state in run_record.LIVE:
-        by = f"{getpass.getuser()}@{socket.gethostname()}"
-        files.write(run_record.STOP, run_record.stop_request(by, reason, run.run))
+        files.write(run_record.STOP, run_record.stop_request(me(), reason, run.run))
         deadline = time.monotonic() + wait
         while run.state in run_record.LIVE and time.monotonic() < deadline:
             time.sleep(0.2)

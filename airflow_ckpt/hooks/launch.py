@@ -45,7 +45,7 @@ def make_launch(stream: Stream, order: Order, connections: Connections, runner: 
         arguments = [json.dumps(document)]
     argv = _command(
         stream,
-        conf={**stream.spark_conf, **runner.properties(order.token)},
+        conf={**_cluster_environment(stream, runner.kind), **stream.spark_conf, **runner.properties(order.token)},
         application=application,
         arguments=arguments,
         py_files=py_files,
@@ -53,7 +53,8 @@ def make_launch(stream: Stream, order: Order, connections: Connections, runner: 
         properties_file=secret_files[0] if secret_files else None,
         settings=settings,
     )
-    return Launch(tuple(argv), _environment(connections.spark.master), folder, tuple(secret_files))
+    environment = {**_environment(connections.spark.master), **stream.env}
+    return Launch(tuple(argv), environment, folder, tuple(secret_files))
 
 
 def write_private(path: Path, text: str) -> None:
@@ -148,6 +149,12 @@ def _binary(name: str) -> str:
             "Spark distribution there."
         )
     return found
+
+
+def _cluster_environment(stream: Stream, kind: str) -> dict[str, str]:
+    """In cluster mode the driver runs elsewhere: its environment is given as Spark properties."""
+    prefixes = {"yarn": "spark.yarn.appMasterEnv", "kubernetes": "spark.kubernetes.driverEnv"}
+    return {f"{prefixes[kind]}.{name}": value for name, value in stream.env.items()} if kind in prefixes else {}
 
 
 def _environment(master: str) -> dict[str, str]:

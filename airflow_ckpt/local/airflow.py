@@ -22,6 +22,7 @@ from airflow_ckpt.local.airflow_api import AirflowApi
 from airflow_ckpt.local.airflow_home import HOST, USERNAME, Ports
 from airflow_ckpt.local.airflow_processes import COMPONENTS
 from airflow_ckpt.local.interrupts import undisturbed
+from airflow_ckpt.local.jars import spark_kafka_jars
 from airflow_ckpt.local.java import find_java
 from airflow_ckpt.local.processes import ProcessId, free_port, is_alive, start_detached, wait_until
 
@@ -196,7 +197,8 @@ class AirflowStandalone:
         self.home.chmod(0o700)
         self.dags.mkdir(parents=True, exist_ok=True)
         airflow_home.password(self.home)
-        airflow_home.write_settings(self.home, dags=self.dags, ports=ports)
+        jars = f"{spark_kafka_jars()}/*.jar"
+        airflow_home.write_settings(self.home, dags=self.dags, ports=ports, spark_jars=jars)
         self._save_state({"ports": ports.to_dict()})
         connections = self._write_connections()
         say(f"starting Airflow at http://{HOST}:{ports.api} (about 20 seconds)")

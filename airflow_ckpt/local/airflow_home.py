@@ -72,7 +72,7 @@ def keys(home: Path) -> dict[str, str]:
     return stored
 
 
-def settings(home: Path, *, dags: Path, ports: Ports) -> dict[str, dict[str, Any]]:
+def settings(home: Path, *, dags: Path, ports: Ports, spark_jars: str = "") -> dict[str, dict[str, Any]]:
     """Everything in which this Airflow differs from the defaults."""
     key = keys(home)
     url = f"http://{HOST}:{ports.api}"
@@ -99,13 +99,15 @@ def settings(home: Path, *, dags: Path, ports: Ports) -> dict[str, dict[str, Any
         # A changed or new DAG file is seen within seconds instead of minutes.
         "dag_processor": {"refresh_interval": 5, "min_file_process_interval": 5},
         "usage_data_collection": {"enabled": False},
+        # People sit and watch: look at streams more often than a server would.
+        "airflow_ckpt": {"spark_jars": spark_jars, "poll_interval": 2},
     }
 
 
-def write_settings(home: Path, *, dags: Path, ports: Ports) -> Path:
+def write_settings(home: Path, *, dags: Path, ports: Ports, spark_jars: str = "") -> Path:
     """Write `airflow.cfg`, so that `AIRFLOW_HOME=<home> airflow ...` typed by hand sees the same Airflow."""
     parser = configparser.RawConfigParser()
-    for section, options in settings(home, dags=dags, ports=ports).items():
+    for section, options in settings(home, dags=dags, ports=ports, spark_jars=spark_jars).items():
         # Airflow interpolates what it reads: a percent sign, as in a path, must be doubled.
         parser[section] = {name: str(value).replace("%", "%%") for name, value in options.items()}
     text = io.StringIO()

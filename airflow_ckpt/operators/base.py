@@ -21,7 +21,7 @@ from airflow_ckpt.streams.duration import Duration, to_timedelta
 from airflow_ckpt.streams.goal import REACHED, WAITING, Goal, waiting_line
 from airflow_ckpt.streams.preflight import PreflightRefused
 from airflow_ckpt.streams.status import StreamStatus
-from airflow_ckpt.streams.stream import Stream
+from airflow_ckpt.streams.stream import Stream, is_template
 from airflow_ckpt.triggers.progress import CheckpointProgressTrigger
 from ckpt_stream.errors import StreamError
 
@@ -66,14 +66,14 @@ class StreamOperator(BaseOperator):
     :param stream: the stream (templated: every text in it)
     :param deferrable: wait in the triggerer instead of holding a worker slot
     :param poll_interval: time between two looks at the stream; default: `[airflow_ckpt] poll_interval`
-    :param timeout: give up waiting after this time; default: wait for as long as it takes
+    :param timeout: give up waiting after this time (templated); default: wait for as long as it takes
     :param on_kill_action: what becomes of the stream when this task is ended by hand: `leave` it running (default), `stop`
         it after its batch, or `kill` it
     :param allow: preflight findings to go on in spite of, by kind, such as `["data_lost"]`; each use is logged
     :param notify: notifiers to call when the stream failed, was resumed, or was given up
     """
 
-    template_fields: Sequence[str] = ("stream",)
+    template_fields: Sequence[str] = ("stream", "timeout")
     template_fields_renderers: ClassVar[dict[str, str]] = {"stream": "json"}
     operator_extra_links = (SparkUiLink(),)
     ui_color = "#e8f7fb"
@@ -100,7 +100,7 @@ class StreamOperator(BaseOperator):
         self.stream = stream
         self.deferrable = deferrable
         self.poll_interval = None if poll_interval is None else to_timedelta(poll_interval, "poll_interval")
-        self.timeout = None if timeout is None else to_timedelta(timeout, "timeout")
+        self.timeout = timeout if timeout is None or is_template(timeout) else to_timedelta(timeout, "timeout")
         self.on_kill_action = on_kill_action
         self.allow = tuple(allow)
         self.notify = (notify,) if callable(notify) else tuple(notify)
@@ -163,7 +163,8 @@ class StreamOperator(BaseOperator):
 
     def goal(self, **wanted: Any) -> Goal:
         """A goal with this operator's time limit."""
-        limit = {"deadline": (datetime.now(UTC) + self.timeout).isoformat()} if self.timeout else {}
+        timeout = None if self.timeout is None else to_timedelta(self.timeout, "timeout")
+        limit = {"deadline": (datetime.now(UTC) + timeout).isoformat()} if timeout else {}
         return Goal(**{**limit, **wanted})
 
     def _defer(self, step: Wait | Pause, by: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow_ckpt.operators.base import Done, Event, Pause, Step, StreamOperator, Wait
 from airflow_ckpt.streams.control import StreamControl
-from airflow_ckpt.streams.goal import REACHED
+from airflow_ckpt.streams.goal import FAILED, REACHED
 
 
 class SparkStreamResumeOperator(StreamOperator):
@@ -41,6 +41,10 @@ class SparkStreamResumeOperator(StreamOperator):
         return Wait(self.goal(after_batch=batch, started=True), "has_moved")
 
     def has_moved(self, context: Any, control: StreamControl, event: Event) -> Step:
+        if event["outcome"] == FAILED:
+            # It broke again before its first commit: the strategy decides whether there is another try.
+            self.log.warning("%s", event["reason"])
+            return self.begin(context, control)
         if event["outcome"] != REACHED:
             raise self.fail(control, event)
         self._tell(context, "resumed", str(event["reason"]))

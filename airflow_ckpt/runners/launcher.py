@@ -42,23 +42,26 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     me: dict[str, object] = {"token": token, "pid": os.getpid(), "started": start_ticks(os.getpid())}
+    # Before there is a child: a launcher that is ended now must not leave one behind that nobody knows.
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
     # Before the command runs: whoever looks for the token from now on finds it.
     write(folder / "driver.json", me)
     try:
         child = subprocess.Popen(command, process_group=0, stdin=subprocess.DEVNULL)
     except OSError as e:
         print(f"cannot start {command[0]}: {e}", file=sys.stderr, flush=True)
-        write(folder / "exit.json", {"code": 127, "time": time.time()})
-        return 127
+        return _ended(folder, secret_files, 127)
 
-    asked: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
     write(folder / "driver.json", {**me, "child": child.pid, "child_started": start_ticks(child.pid)})
     while child.poll() is None:
         time.sleep(LOOK_SECONDS)
         if asked:
             _end(child)
-    code = child.returncode
+    return _ended(folder, secret_files, child.returncode)
+
+
+def _ended(folder: Path, secret_files: list[str], code: int) -> int:
     for name in secret_files:
         Path(name).unlink(missing_ok=True)
     write(folder / "exit.json", {"code": code, "time": time.time()})

@@ -70,6 +70,8 @@ class ProcessRunner:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.02)
+        # It may have noted itself and ended between the two looks.
+        note = note or _read(folder / "driver.json")
         if note is None:
             raise SubmitFailed(f"The driver's launcher ended at once. {self._tail(folder, 20)}")
         return self._handle(token, folder, note)

@@ -42,7 +42,7 @@ class CheckpointProgressSensor(StreamOperator):
         self.batches, self.batch, self.offsets = batches, batch, offsets
         self.max_lag, self.drained = max_lag, drained
 
-    template_fields = ("stream", "batches")
+    template_fields = ("stream", "timeout", "batches")
 
     def begin(self, context: Any, control: StreamControl) -> Step:
         if is_template(self.batches):

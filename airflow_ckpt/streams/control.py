@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from airflow_ckpt.exceptions import CkptError
-from airflow_ckpt.runners.base import Handle, Launch, Runner, RunnerError
+from airflow_ckpt.runners.base import UNKNOWN, Handle, Launch, Runner, RunnerError, SubmitFailed
 from airflow_ckpt.streams import intent as intents
 from airflow_ckpt.streams import restarts
 from airflow_ckpt.streams.duration import in_words
@@ -144,7 +144,8 @@ class StreamControl:
         log.info("starting %s with token %s through the runner %s", self.stream.name, token, runner.kind)
         try:
             handle = runner.start(launch, token)
-        except RunnerError as e:
+        except SubmitFailed as e:
+            # Only this one is sure that there is no driver; after any other error it is looked for by its token.
             intents.noted_failure(files, intent, str(e))
             raise
         intents.answered(files, intent, handle.as_dict())
@@ -164,10 +165,16 @@ class StreamControl:
         intent, driver = look_at_driver(self.sources, intent)
         if intent is None or intent.handle is None or driver is None:
             raise CkptError(f"No driver of {self.stream.name} is known that could be killed.")
+        if not driver.live and driver.state != UNKNOWN:
+            return
+        # Noted first: whoever looks meanwhile must not take it for lost.
         intents.noted_kill(self.sources.files, intent, self.by)
-        if driver.live:
+        try:
             state = self.runner.kill(Handle.from_dict(intent.handle), wait=wait)
-            log.info("killed the driver of %s: %s", self.stream.name, state.detail or state.state)
+        except RunnerError:
+            intents.write_intent(self.sources.files, intent)
+            raise
+        log.info("killed the driver of %s: %s", self.stream.name, state.detail or state.state)
 
     def _end_stalled(self) -> None:
         status = self.request_stop("it is stalled")

@@ -21,21 +21,27 @@ _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
 
 def to_timedelta(value: Duration, what: str) -> timedelta:
     """The length that was meant; an error that says how to write one otherwise."""
-    if isinstance(value, timedelta):
-        found = value
-    elif isinstance(value, bool):
+    try:
+        found = _parsed(value)
+    except (ValueError, OverflowError) as e:  # timedelta's own: not a number, or too large
+        raise CkptError(f"{what}={value!r} is not a length of time: {e}.") from e
+    if found is None:
         raise CkptError(f'{what}={value!r} is not a length of time. Write timedelta(seconds=5) or "5 seconds".')
-    elif isinstance(value, int | float):
-        found = timedelta(seconds=value)
-    else:
-        match = _TEXT.fullmatch(str(value).lower())
-        unit = _UNITS.get(match.group(2) or "s") if match else None
-        if match is None or unit is None:
-            raise CkptError(f'{what}={value!r} is not a length of time. Write timedelta(seconds=5) or "5 seconds".')
-        found = timedelta(seconds=float(match.group(1)) * unit)
     if found < timedelta(0):
         raise CkptError(f"{what}={value!r} is negative.")
     return found
+
+
+def _parsed(value: Duration) -> timedelta | None:
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return timedelta(seconds=value)
+    match = _TEXT.fullmatch(str(value).lower())
+    unit = _UNITS.get(match.group(2) or "s") if match else None
+    return timedelta(seconds=float(match.group(1)) * unit) if match and unit else None
 
 
 def in_words(seconds: float | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.streams.duration import in_words
-from airflow_ckpt.streams.status import BROKEN, ENDED_WELL, IDLE, NEW, RUNNING, STOPPED, StreamStatus
+from airflow_ckpt.streams.status import BROKEN, ENDED_WELL, FINISHED, IDLE, NEW, RUNNING, StreamStatus
 
 REACHED, FAILED, TIMEOUT, WAITING = "reached", "failed", "timeout", "waiting"
 
@@ -91,7 +91,7 @@ class Goal:
             return Outcome(REACHED, status.line())
         if status.state in BROKEN:
             return Outcome(FAILED, f"{status.stream} is {status.state}: {status.reason}")
-        if status.state in ENDED_WELL and not (self.ended and status.state != STOPPED):
+        if status.state in ENDED_WELL:
             return Outcome(FAILED, f"{status.stream} is {status.state} before it reached {self.in_words}")
         if status.state == NEW:
             return Outcome(FAILED, f"{status.stream} was never started")
@@ -116,7 +116,7 @@ class Goal:
         return bool(asked) and all(asked) and not self.never
 
     def _moved(self, status: StreamStatus) -> bool:
-        if status.state == IDLE:
+        if status.state in (IDLE, FINISHED):
             return True
         return status.batch is not None and status.batch > (self.after_batch if self.after_batch is not None else -1)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from ckpt_stream.files import ReadableFiles
-from ckpt_stream.run_record import FOLDER, FORMAT, now, parse
+from ckpt_stream.run_record import FOLDER, FORMAT, RunRecordError, now, parse
 
 INTENT = f"{FOLDER}/intent.json"
 
@@ -49,7 +49,10 @@ def read_intent(files: ReadableFiles) -> SubmitIntent | None:
         return None
     document = parse(text, "submit intent")
     document.pop("format", None)
-    return SubmitIntent(**document)
+    try:
+        return SubmitIntent(**document)
+    except TypeError as e:
+        raise RunRecordError(f"The submit intent has unknown or missing fields: {e}") from e
 
 
 def write_intent(files: FsspecFiles, intent: SubmitIntent) -> SubmitIntent:

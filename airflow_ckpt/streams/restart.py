@@ -173,8 +173,8 @@ def strategy_from(value: Mapping[str, Any]) -> RestartStrategy:
     kind = STRATEGIES.get(str(value.get("type")))
     if kind is None:
         raise CkptError(f"restart type {value.get('type')!r} is none of {', '.join(STRATEGIES)}.")
-    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     given = {k: v for k, v in value.items() if k != "type"}
-    if unknown := sorted(set(given) - known):
+    if unknown := sorted(set(given) - set(known)):
         raise CkptError(f"The {kind.type} strategy has no setting {', '.join(unknown)}; it has {', '.join(known)}.")
     return kind(**given)

@@ -23,12 +23,12 @@ DURATIONS = (
 OWN_DURATIONS = ("stall_after", "start_timeout")
 NUMBERS = ("max_offsets_per_batch", "lanes", "start_timestamp_ms", "ledger_history")
 SWITCHES = ("drain", "include_headers")
-MAPPINGS = ("stop_at", "start_offsets", "source_options", "options", "spark_conf", "storage_options")
+MAPPINGS = ("stop_at", "start_offsets", "source_options", "options", "spark_conf", "storage_options", "env")
 LISTS = ("source", "jars", "packages", "py_files", "files")
 #: What only Airflow needs to know.
 OWN = (
     "application", "kafka_conn_id", "spark_conn_id", "restart", "runner", "spark_conf", "jars", "packages", "py_files", "files",
-    "checkpoint_conn_id", "webhdfs", "storage_options", *OWN_DURATIONS,
+    "env", "checkpoint_conn_id", "webhdfs", "storage_options", *OWN_DURATIONS,
 )  # fmt: skip
 
 
@@ -91,6 +91,8 @@ class Stream:
     #: ``auto``: by the master and deploy mode of the Spark connection.
     runner: str = "auto"
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+    #: Environment of the driver; no secrets.
+    env: Mapping[str, str] = field(default_factory=dict)
     jars: tuple[str, ...] = ()
     #: Maven coordinates. With neither jars nor packages, the Kafka connector of the installed Spark.
     packages: tuple[str, ...] = ()
@@ -111,13 +113,16 @@ class Stream:
     def __post_init__(self) -> None:
         for name in (*DURATIONS, *OWN_DURATIONS):
             value = getattr(self, name)
-            if value is not None and not is_template(value):
+            if not is_template(value) and not (value is None and name == "stall_after"):
                 self._set(name, to_timedelta(value, name))
         for name in LISTS:
             value = getattr(self, name)
             self._set(name, (value,) if isinstance(value, str) and value else tuple(value or ()))
         for name in MAPPINGS:
             self._set(name, dict(getattr(self, name) or {}))
+        for name in ("stop_at", "start_offsets"):
+            # JSON knows texts as names only: a partition must be the same after a trigger carried it.
+            self._set(name, {t: _named_by_text(partitions) for t, partitions in getattr(self, name).items()})
         if isinstance(self.restart, Mapping):
             self._set("restart", strategy_from(self.restart))
         self._check()
@@ -139,7 +144,7 @@ class Stream:
             )
         if self.runner not in RUNNERS and not is_template(self.runner):
             raise BadStream(f"Stream(runner={self.runner!r}) is none of {', '.join(RUNNERS)}.")
-        for name in ("spark_conf", "storage_options", "source_options", "options"):
+        for name in ("spark_conf", "storage_options", "source_options", "options", "env"):
             if leaked := [key for key in getattr(self, name) if is_secret(key)]:
                 raise BadStream(
                     f"Stream({name}=...) holds secrets ({', '.join(sorted(leaked))}), which would show in the DAG's source, the "
@@ -226,6 +231,10 @@ class Stream:
 
 def is_template(value: object) -> bool:
     return isinstance(value, str) and ("{{" in value or "{%" in value)
+
+
+def _named_by_text(value: Any) -> Any:
+    return {str(name): inner for name, inner in value.items()} if isinstance(value, Mapping) else value
 
 
 def _texts(value: Any) -> list[str]:

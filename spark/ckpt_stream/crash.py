@@ -1,9 +1,9 @@
 """Crash points: named places in the protocol where a test or a fire drill lets a process die with SIGKILL.
 
 Armed by the environment variable ``CKPT_CRASH``, a JSON document: ``{"point": ..., "kill": "driver" | "worker" |
-"both" | "zombie", "once": <path>}`` with optional ``batch`` and ``lane``. The file ``once`` makes it happen a single time: it is
-created by the process about to die, so its presence afterwards proves that the fault hit. Not armed, a point is an
-empty function.
+"both" | "zombie", "once": <path>}`` with optional ``batch`` and ``lane``, or a list of such. The file ``once`` makes it
+happen a single time: it is created by the process about to die, so its presence afterwards proves that the fault hit. Not
+armed, a point is an empty function.
 """
 
 from __future__ import annotations
@@ -56,14 +56,20 @@ def _never(_point: str, **_where: Any) -> None:
 
 def is_due(point: str, *, batch: int, lane: int | None = None, driver_pids: tuple[int, ...] = ()) -> bool:
     """Whether this very place is armed, has not been hit yet, and there is somebody to die."""
-    if _order is None or _order["point"] != point or os.path.exists(_order["once"]) or not _victims(driver_pids):
-        return False
-    return all(_order.get(name) in (None, at) for name, at in (("batch", batch), ("lane", lane)))
+    return _due(point, batch, lane, driver_pids) is not None
 
 
-def _victims(driver_pids: tuple[int, ...]) -> list[int]:
+def _due(point: str, batch: int, lane: int | None, driver_pids: tuple[int, ...]) -> dict[str, Any] | None:
+    for order in _orders:
+        here = all(order.get(name) in (None, at) for name, at in (("point", point), ("batch", batch), ("lane", lane)))
+        if here and not os.path.exists(order["once"]) and _victims(order, driver_pids):
+            return order
+    return None
+
+
+def _victims(order: dict[str, Any], driver_pids: tuple[int, ...]) -> list[int]:
     """Whom to kill, this process last."""
-    kill = _order["kill"] if _order else ""
+    kill = order["kill"]
     return [
         *(driver_pids if kill in ("driver", "both", "zombie") else ()),
         *([os.getpid()] if kill in ("worker", "both") else ()),
@@ -71,19 +77,20 @@ def _victims(driver_pids: tuple[int, ...]) -> list[int]:
 
 
 def _reach(point: str, *, batch: int, lane: int | None = None, driver_pids: tuple[int, ...] = ()) -> None:
-    if _order is None or not is_due(point, batch=batch, lane=lane, driver_pids=driver_pids):
+    order = _due(point, batch, lane, driver_pids)
+    if order is None:
         return
     try:
-        marker = os.open(_order["once"], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        marker = os.open(order["once"], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
         return
     os.write(marker, json.dumps({"point": point, "batch": batch, "lane": lane, "pid": os.getpid()}).encode())
     os.fsync(marker)
-    for pid in _victims(driver_pids):
+    for pid in _victims(order, driver_pids):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    if _order["kill"] == "zombie":
-        _stand_still(f"{_order['once']}.wake")
+    if order["kill"] == "zombie":
+        _stand_still(f"{order['once']}.wake")
 
 
 def _stand_still(wake: str) -> None:
@@ -94,19 +101,21 @@ def _stand_still(wake: str) -> None:
         time.sleep(0.05)
 
 
-def _from_environment() -> dict[str, Any] | None:
+def _from_environment() -> list[dict[str, Any]]:
     text = os.environ.get(ENVIRONMENT)
     if not text:
-        return None
-    order: dict[str, Any] = json.loads(text)
-    if order["point"] not in POINTS:
-        raise ValueError(f"{ENVIRONMENT} names the crash point {order['point']!r}; there are {', '.join(POINTS)}")
-    if order.get("kill") not in VICTIMS or not order.get("once"):
-        raise ValueError(f"{ENVIRONMENT} needs `kill`, one of {', '.join(VICTIMS)}, and `once`, the path of a file")
-    return order
+        return []
+    document = json.loads(text)
+    orders: list[dict[str, Any]] = document if isinstance(document, list) else [document]
+    for order in orders:
+        if order["point"] not in POINTS:
+            raise ValueError(f"{ENVIRONMENT} names the crash point {order['point']!r}; there are {', '.join(POINTS)}")
+        if order.get("kill") not in VICTIMS or not order.get("once"):
+            raise ValueError(f"{ENVIRONMENT} needs `kill`, one of {', '.join(VICTIMS)}, and `once`, the path of a file")
+    return orders
 
 
-_order = _from_environment()
-#: The armed point, or None; and the function that the protocol calls at each point.
-armed_point: str | None = _order["point"] if _order else None
-reach: Reach = _reach if _order else _never
+_orders = _from_environment()
+#: The armed points; and the function that the protocol calls at each point.
+armed_points: frozenset[str] = frozenset(order["point"] for order in _orders)
+reach: Reach = _reach if _orders else _never

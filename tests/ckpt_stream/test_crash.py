@@ -31,7 +31,7 @@ def process(order: object, *reached: str, pids: str = "") -> subprocess.Complete
             f"import sys; sys.path.insert(0, {FOLDER!r})",
             "from ckpt_stream import crash",
             *lines,
-            "print('alive', crash.armed_point)",
+            "print('alive', *crash.armed_points)",
         ]
     )
     text = order if isinstance(order, str) else json.dumps(order)
@@ -60,7 +60,7 @@ def victim() -> Iterator[subprocess.Popen[bytes]]:
 @pytest.fixture
 def armed(monkeypatch: pytest.MonkeyPatch) -> Arm:
     """Arms this very process, in which only a driver may be killed."""
-    return lambda order: monkeypatch.setattr(crash, "_order", order)
+    return lambda order: monkeypatch.setattr(crash, "_orders", [order])
 
 
 def order(once: Path, kill: str = "worker", **where: Any) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def order(once: Path, kill: str = "worker", **where: Any) -> dict[str, Any]:
 
 def test_not_armed_a_point_is_the_empty_function() -> None:
     assert crash.ENVIRONMENT not in os.environ
-    assert crash.armed_point is None
+    assert crash.armed_points == frozenset()
     assert crash.reach is crash._never
     for point in crash.POINTS:
         crash.reach(point, batch=5, lane=2, driver_pids=(os.getpid(),))
@@ -163,9 +163,18 @@ def test_an_unknown_point_ends_the_process_that_is_armed_with_it(once: Path) -> 
 @pytest.mark.parametrize("point", crash.POINTS)
 def test_every_point_can_be_armed(once: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     monkeypatch.setenv(crash.ENVIRONMENT, json.dumps({**order(once), "point": point}))
-    found = crash._from_environment()
-    assert found is not None
-    assert found["point"] == point
+    assert [order["point"] for order in crash._from_environment()] == [point]
+
+
+def test_two_points_can_be_armed_at_once_and_each_hits_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = {**order(tmp_path / "first"), "batch": 1}
+    second = {**order(tmp_path / "second"), "point": crash.AFTER_LAST_LANE, "kill": "driver"}
+    monkeypatch.setattr(crash, "_orders", [first, second])
+    assert crash.is_due(crash.AFTER_FLUSH, batch=1, lane=0)
+    assert not crash.is_due(crash.AFTER_FLUSH, batch=2, lane=0)
+    assert crash.is_due(crash.AFTER_LAST_LANE, batch=2, driver_pids=(0,))
+    (tmp_path / "second").touch()
+    assert not crash.is_due(crash.AFTER_LAST_LANE, batch=2, driver_pids=(0,))
 
 
 def test_the_points_are_those_of_the_protocol_and_the_drivers_are_among_them() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.checkpoint.runs import current_run, run_names
-from ckpt_stream.run_record import FAILED, RUNNING, STOPPED, RunRecord
+from ckpt_stream.run_record import FAILED, FINISHED, RUNNING, STOPPED, Failure, RunRecord
 
 pytestmark = pytest.mark.unit
 
@@ -22,9 +22,30 @@ def folder_with(tmp_path: Path, *states: str) -> FsspecFiles:
 
 
 def test_a_run_that_lives_is_the_current_one_although_a_later_one_was_refused(tmp_path: Path) -> None:
-    found = current_run(folder_with(tmp_path, STOPPED, RUNNING, FAILED))
+    files = folder_with(tmp_path, STOPPED, RUNNING)
+    refused = RunRecord("20260102-x", "s", state=FAILED, failure=Failure("DriverAlive", "run 20260101-x is alive"))
+    files.write(refused.path, refused.to_json())
+    found = current_run(files)
     assert found is not None
     assert found.run == "20260101-x"
+
+
+@pytest.mark.parametrize("state", [STOPPED, FINISHED, FAILED])
+def test_a_killed_run_whose_file_says_running_for_good_is_not_the_current_one_after_the_next(
+    tmp_path: Path, state: str
+) -> None:
+    found = current_run(folder_with(tmp_path, RUNNING, state))
+    assert found is not None
+    assert (found.run, found.state) == ("20260101-x", state)
+
+
+def test_a_run_that_was_refused_is_the_current_one_if_none_lives_any_more(tmp_path: Path) -> None:
+    files = folder_with(tmp_path, STOPPED)
+    refused = RunRecord("20260102-x", "s", state=FAILED, failure=Failure("DriverAlive", "run 20260101-x is alive"))
+    files.write(refused.path, refused.to_json())
+    found = current_run(files)
+    assert found is not None
+    assert found.run == "20260102-x"
 
 
 def test_without_a_live_run_the_youngest_counts(tmp_path: Path) -> None:

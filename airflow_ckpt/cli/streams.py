@@ -1,0 +1,68 @@
+"""What the commands on a stream share: find it by its checkpoint folder, or by `file.py:name`."""
+
+from __future__ import annotations
+
+import getpass
+import importlib.util
+import socket
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from airflow_ckpt.exceptions import CkptError
+
+StreamArgument = Annotated[
+    str,
+    typer.Argument(metavar="STREAM", help="The stream's checkpoint folder, or `file.py:name` of its declaration."),
+]
+WebHdfs = Annotated[str | None, typer.Option(help="For hdfs://: the NameNode's address, http://namenode:9870.")]
+
+
+def declared(text: str) -> Any | None:
+    """The Stream object behind `file.py:name`; None when the text is a checkpoint folder."""
+    from airflow_ckpt.streams.stream import Stream
+
+    path, colon, name = text.rpartition(":")
+    if not colon or not path.endswith(".py"):
+        return None
+    if not Path(path).is_file():
+        raise CkptError(f"There is no file {path}.")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None:
+        raise CkptError(f"{path} cannot be imported.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = getattr(module, name, None)
+    if not isinstance(found, Stream):
+        others = [n for n, value in vars(module).items() if isinstance(value, Stream)]
+        raise CkptError(f"{path} has no stream called {name!r}; it has {', '.join(others) or 'none'}.")
+    return found
+
+
+def me() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def control_for(text: str, bootstrap: str | None, kafka_config: Path | None, webhdfs: str | None = None) -> Any:
+    """The control of a stream, made without Airflow: from what was noted beside the checkpoint when it was submitted."""
+    from airflow_ckpt.checkpoint.locations import open_files
+    from airflow_ckpt.checkpoint.runs import current_run
+    from airflow_ckpt.cli.kafka_options import kafka_settings
+    from airflow_ckpt.streams.control import StreamControl
+    from airflow_ckpt.streams.intent import read_intent
+    from airflow_ckpt.streams.observe import Sources
+    from airflow_ckpt.streams.relaunch import relaunch, runner_of, stream_of
+
+    stream = declared(text)
+    files = open_files(stream.checkpoint if stream else text, webhdfs or (stream.webhdfs if stream else None))
+    intent, run = read_intent(files), current_run(files)
+    if stream is None:
+        stream = stream_of(text, intent, run)
+    kafka = None
+    if bootstrap or kafka_config:
+        kafka = kafka_settings(bootstrap, kafka_config)
+    elif run is not None:
+        kafka = dict(run.settings.get("kafka") or {})
+    sources = Sources(stream, files, kafka, runner_of(intent))
+    return StreamControl(sources, lambda order: relaunch(stream, order, intent, kafka or {}), me())

@@ -1,0 +1,171 @@
+"""Verifies a stream: reads the sink as a committed reader sees it, and says whether every record is there once."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from io import StringIO
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+
+from airflow_ckpt.assets import has_asset, stream_asset
+from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.operators.base import Done, Step, StreamOperator
+from airflow_ckpt.streams.control import StreamControl
+from airflow_ckpt.verify.verdict import CLEAN, DEPTHS, SINK, VIOLATED
+from ckpt_stream.run_record import FOLDER
+
+ON_VIOLATION = ("fail", "warn", "skip")
+SINCE = ("last", "start")
+VERDICTS = f"{FOLDER}/verdicts"
+VERIFIED_KEY = "verified_until"
+KEEP_VERDICTS = 100
+#: An XCom is for a page of the UI, not for the whole history; the report beside the run record has everything.
+BATCHES_IN_XCOM = 20
+
+
+class ExactlyOnceVerifyOperator(StreamOperator):
+    """Verify end-to-end exactly-once by reading ledger and sink with `isolation.level=read_committed`.
+
+    The stream may run meanwhile: the verification takes a consistent cut and leaves work in flight out. The verdict goes to
+    the log as a table, to XCom and the asset's event as JSON, and beside the run record as an HTML page.
+
+    :param depth: `ledger` (bookkeeping only), `sink` (every committed record is read; default), or `recompute` (the transform
+        is run again as a batch and compared with the sink)
+    :param since: `start` (default), `last` (after what was verified last: costs as much as the new data), or a batch number
+    :param until: last batch to verify; None: the newest
+    :param count_aborted: also count the aborted copies that committed readers do not see
+    :param on_violation: `fail` the task (default), `warn` in the log, or `skip` what comes after it
+    :param on_unknown: the same for a verdict that could not be reached (`fail` by default: unknown is not clean)
+    """
+
+    ui_color = "#e6f7e6"
+
+    def __init__(
+        self,
+        *,
+        depth: str = SINK,
+        since: str | int = "start",
+        until: int | None = None,
+        count_aborted: bool = False,
+        on_violation: str = "fail",
+        on_unknown: str = "fail",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if depth not in DEPTHS:
+            raise CkptError(f"depth={depth!r} is none of {', '.join(DEPTHS)}.")
+        if isinstance(since, str) and since not in SINCE:
+            raise CkptError(f"since={since!r} is neither {' nor '.join(SINCE)} nor a batch number.")
+        for name, value in (("on_violation", on_violation), ("on_unknown", on_unknown)):
+            if value not in ON_VIOLATION:
+                raise CkptError(f"{name}={value!r} is none of {', '.join(ON_VIOLATION)}.")
+        if since == "last" and not has_asset(self.stream):
+            raise CkptError(
+                'since="last" keeps its place in the stream\'s asset, so name and sink must not be templates.'
+            )
+        self.depth, self.since, self.until, self.count_aborted = depth, since, until, count_aborted
+        self.on_violation, self.on_unknown = on_violation, on_unknown
+
+    def begin(self, context: Any, control: StreamControl) -> Step:
+        from airflow_ckpt.verify.verification import Range, Subject, verify
+
+        config, sources = self.stream.config, control.sources
+        after = self._after(context)
+        where = "the start" if after is None else f"batch {after}"
+        self.log.info("verifying %s from %s at depth %s", self.stream.name, where, self.depth)
+        verdict = verify(
+            Subject(
+                stream=self.stream.name,
+                kafka=sources.kafka or {},
+                sink_id=config.sink_id,
+                sink=config.sink,
+                group=config.group if config.offset_mirror == "on_checkpoint" else None,
+                files=sources.files,
+                transaction_timeout=config.transaction_timeout,
+            ),
+            depth=self.depth,
+            batches=Range(after, self.until),
+            count_aborted=self.count_aborted,
+            progress=self._progress(),
+        )
+        return self._conclude(context, control, verdict.as_dict())
+
+    def _after(self, context: Any) -> int | None:
+        if isinstance(self.since, int):
+            return self.since - 1 if self.since > 0 else None
+        if self.since == "start":
+            return None
+        known = self._asset_store(context).get(VERIFIED_KEY)
+        return int(known["batch"]) if known else None
+
+    def _asset_store(self, context: Any) -> Any:
+        return context["asset_state_store"][stream_asset(self.stream)]
+
+    def _progress(self) -> Any:
+        """A line in the log at every tenth of the way."""
+        said = [-1]
+
+        def say(done: int, total: int) -> None:
+            tenth = done * 10 // total if total else 0
+            if tenth > said[0]:
+                said[0] = tenth
+                self.log.info("read %s of %s offsets", f"{done:,}", f"{total:,}")
+
+        return say
+
+    def _conclude(self, context: Any, control: StreamControl, document: dict[str, Any]) -> Step:
+        from airflow_ckpt.verify.report import as_html, as_text
+
+        self.log.info("\n%s", _plain(as_text(document)))
+        name = f"{VERDICTS}/{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
+        control.sources.files.write(f"{name}.json", json.dumps(document))
+        control.sources.files.write(f"{name}.html", as_html(document))
+        report = f"{self.stream.checkpoint.rstrip('/')}/{name}.html"
+        self.log.info("the report with its plots: %s", report)
+        verdict = document["verdict"]
+        summary = {k: v for k, v in document.items() if k != "batches"}
+        summary["findings"] = document["findings"][:BATCHES_IN_XCOM]
+        self._note_on_asset(context, verdict=verdict, verified_until=document.get("verified_until"), report=report)
+        self._remember(context, document)
+        self._count(verdict)
+        value = {**summary, "batches": document["batches"][-BATCHES_IN_XCOM:], "report": report}
+        context["ti"].xcom_push(key="verdict", value=value)
+        if verdict != CLEAN:
+            self._object(context, verdict, document)
+        return Done(value)
+
+    def _remember(self, context: Any, document: dict[str, Any]) -> None:
+        """Where the next incremental verification begins."""
+        if document["verdict"] == CLEAN and document.get("verified_until") and has_asset(self.stream):
+            store = context.get("asset_state_store")
+            if store is not None:
+                self._asset_store(context).set(VERIFIED_KEY, document["verified_until"])
+
+    def _count(self, verdict: str) -> None:
+        from airflow_ckpt.metrics import count
+
+        count({CLEAN: "verified", VIOLATED: "violated"}.get(verdict, "unverified"), self.stream.name)
+
+    def _object(self, context: Any, verdict: str, document: dict[str, Any]) -> None:
+        """The verdict is not clean: do what the user chose."""
+        words = "; ".join(f["what"] for f in document["findings"][:3])
+        message = f"{self.stream.name}: the verdict is {verdict}: {words}"
+        if verdict == VIOLATED:
+            self._tell(context, "violated", message)
+        action = self.on_violation if verdict == VIOLATED else self.on_unknown
+        if action == "fail":
+            raise AirflowFailException(message)
+        self.log.warning("%s", message)
+        if action == "skip":
+            raise AirflowSkipException(message)
+
+
+def _plain(renderable: Any) -> str:
+    """A rich table as text for a log."""
+    from rich.console import Console
+
+    text = StringIO()
+    Console(file=text, width=120, no_color=True).print(renderable)
+    return text.getvalue()

@@ -1,0 +1,93 @@
+"""Count requests per IP from Kafka to Kafka: submit, see it move, verify; if something fails, resume and verify again."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, Param, task
+from streams import ip_count
+
+from airflow_ckpt import (
+    CheckpointProgressSensor,
+    ExactlyOnceVerifyOperator,
+    SparkStreamResumeOperator,
+    SparkStreamStopOperator,
+    SparkStreamSubmitOperator,
+    SparkStreamSuperviseOperator,
+)
+
+TOPIC = {"type": "string", "pattern": r"^[A-Za-z0-9._-]{1,200}$"}
+
+with DAG(
+    dag_id="ip_count_exactly_once",
+    description="Requests per IP in 5 s windows, exactly once, and proven",
+    schedule="0 * * * *",
+    catchup=False,
+    tags=["airflow-ckpt"],
+    doc_md=__doc__,
+    render_template_as_native_obj=False,
+    params={
+        "name": Param(
+            "ip_count", **TOPIC, title="Stream", section="Stream",
+            description="Names the stream, its consumer group and its ledger. A new name is a new stream.",
+        ),
+        "source": Param("ip_count_source", **TOPIC, section="Stream", description="Topic with access-log lines."),
+        "sink": Param("ip_count_sink", **TOPIC, section="Stream", description="Topic for the counts."),
+        "guarantee": Param(
+            "exactly_once", type="string", enum=["exactly_once", "at_least_once"], section="Stream",
+            values_display={"exactly_once": "exactly once (transactions)", "at_least_once": "at least once (Spark's sink)"},
+            description="At least once is Spark's own sink: for comparison only, a crash doubles records.",
+        ),
+        "trigger_seconds": Param(
+            5, type="number", minimum=0, maximum=3600, title="Trigger interval, s", section="Stream",
+            description="Time between the starts of two batches; each batch is a checkpoint and a transaction.",
+        ),
+        "batches": Param(
+            3, type="integer", minimum=1, maximum=10000, title="Batches to wait for", section="Checks",
+            description="Progress counts as made when the run has committed so many batches.",
+        ),
+        "progress_minutes": Param(
+            10, type="number", minimum=0.1, maximum=1440, title="Patience, minutes", section="Checks",
+            description="How long to wait for that progress before it counts as a failure.",
+        ),
+        "stop_afterwards": Param(
+            False, type="boolean", title="Stop the stream afterwards", section="Checks",
+            description="Off: the stream goes on when this run is over, as streams do.",
+        ),
+        "crash": Param(
+            "", type="string", title="Crash orders (fire drill)", section="Fire drill",
+            description="JSON for CKPT_CRASH: where the driver is to kill itself. Empty: nowhere.",
+        ),
+    },
+) as dag:  # fmt: skip
+    stream = ip_count.but(
+        name="{{ params.name }}",
+        checkpoint=ip_count.checkpoint.rpartition("/")[0] + "/{{ params.name }}",
+        source="{{ params.source }}",
+        sink="{{ params.sink }}",
+        guarantee="{{ params.guarantee }}",
+        trigger_interval="{{ params.trigger_seconds }} seconds",
+        env={"CKPT_CRASH": "{{ params.crash }}"},
+    )
+    submit = SparkStreamSubmitOperator(task_id="submit", stream=stream, deferrable=True)
+    progress = CheckpointProgressSensor(
+        task_id="progress",
+        stream=stream,
+        batches="{{ params.batches }}",
+        timeout="{{ params.progress_minutes }} minutes",
+        deferrable=True,
+    )
+    verify = ExactlyOnceVerifyOperator(task_id="verify", stream=stream, count_aborted=True)
+
+    resume = SparkStreamResumeOperator(task_id="resume", stream=stream, deferrable=True, trigger_rule="one_failed")
+    catch_up = SparkStreamSuperviseOperator(task_id="catch_up", stream=stream, until="drained", deferrable=True)
+    verify_again = ExactlyOnceVerifyOperator(task_id="verify_again", stream=stream, count_aborted=True)
+
+    @task.short_circuit(trigger_rule="one_success")
+    def stop_wanted(params: dict[str, object]) -> bool:
+        """Whether the form says that the stream is to end with this run."""
+        return bool(params["stop_afterwards"])
+
+    stop = SparkStreamStopOperator(task_id="stop", stream=stream, deferrable=True)
+
+    submit >> progress >> verify
+    [submit, progress, verify] >> resume >> catch_up >> verify_again
+    [verify, verify_again] >> stop_wanted() >> stop

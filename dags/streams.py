@@ -1,0 +1,49 @@
+"""The streams of these examples, each declared once. Copy one and change the names."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+from airflow_ckpt import FixedDelay, Stream
+
+#: Any place that Spark and Airflow both can reach: hdfs://, s3a://, gs://, abfss://, or a folder of this machine.
+HOME = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
+CHECKPOINTS = os.environ.get("CKPT_CHECKPOINTS", f"file://{HOME}/checkpoints")
+
+ip_count = Stream(
+    name="ip_count",
+    application="spark/ip_count.py",
+    checkpoint=f"{CHECKPOINTS}/ip_count",
+    source="ip_count_source",
+    sink="ip_count_sink",
+    trigger_interval="5 seconds",
+    restart=FixedDelay(attempts=3, delay=timedelta(seconds=10)),
+    audit="record",
+)
+
+copy_hourly = Stream(
+    name="copy_hourly",
+    application="spark/copy_topic.py",
+    checkpoint=f"{CHECKPOINTS}/copy_hourly",
+    source="copy_source",
+    sink="copy_sink",
+    start="earliest",
+    drain=True,
+)
+
+word_count = Stream(
+    name="word_count",
+    application="spark/word_count.py",
+    checkpoint=f"{CHECKPOINTS}/word_count",
+    source="word_count_source",
+    sink="word_count_sink",
+    max_offsets_per_batch=1,
+    min_pause="500 ms",
+    batch_timeout="1 minute",
+    restart=FixedDelay(attempts=3, delay=timedelta(seconds=10)),
+)
+
+#: What the watchdog looks after: streams that are meant to run all the time.
+WATCHED = (ip_count, word_count)
