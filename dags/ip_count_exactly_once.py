@@ -40,6 +40,10 @@ with DAG(
             5, type="number", minimum=0, maximum=3600, title="Trigger interval, s", section="Stream",
             description="Time between the starts of two batches; each batch is a checkpoint and a transaction.",
         ),
+        "max_offsets": Param(
+            100000, type="integer", minimum=1, title="Records per batch, at most", section="Stream",
+            description="Keeps batches, and so transactions, small when the stream has to catch up.",
+        ),
         "batches": Param(
             3, type="integer", minimum=1, maximum=10000, title="Batches to wait for", section="Checks",
             description="Progress counts as made when the run has committed so many batches.",
@@ -65,6 +69,7 @@ with DAG(
         sink="{{ params.sink }}",
         guarantee="{{ params.guarantee }}",
         trigger_interval="{{ params.trigger_seconds }} seconds",
+        max_offsets_per_batch="{{ params.max_offsets }}",
         env={"CKPT_CRASH": "{{ params.crash }}"},
     )
     submit = SparkStreamSubmitOperator(task_id="submit", stream=stream, deferrable=True)

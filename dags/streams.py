@@ -21,6 +21,8 @@ ip_count = Stream(
     trigger_interval="5 seconds",
     restart=FixedDelay(attempts=3, delay=timedelta(seconds=10)),
     audit="record",
+    # State is kept in so many pieces, for good: a checkpoint cannot change it. Spark's default of 200 is for clusters.
+    spark_conf={"spark.sql.shuffle.partitions": "4"},
 )
 
 copy_hourly = Stream(
@@ -43,6 +45,7 @@ word_count = Stream(
     min_pause="500 ms",
     batch_timeout="1 minute",
     restart=FixedDelay(attempts=3, delay=timedelta(seconds=10)),
+    spark_conf={"spark.sql.shuffle.partitions": "2"},
 )
 
 #: What the watchdog looks after: streams that are meant to run all the time.

@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from airflow_ckpt import __version__
-from airflow_ckpt.cli import history, inspect, ledger, local, status, stop, verify
+from airflow_ckpt.cli import demo, history, inspect, ledger, local, status, stop, verify
 from airflow_ckpt.cli.output import OneLineErrors
-from airflow_ckpt.exceptions import CkptError
 
 app = typer.Typer(
     name="airflow-ckpt",
@@ -22,6 +21,7 @@ app = typer.Typer(
 )
 app.add_typer(local.app, name="local")
 app.add_typer(ledger.app, name="ledger")
+app.command()(demo.demo)
 app.command()(verify.verify)
 app.command()(status.status)
 app.command()(status.resume)
@@ -43,12 +43,6 @@ def _options(
     ] = False,
 ) -> None:
     pass
-
-
-@app.command()
-def demo() -> None:
-    """Show a stream that survives a crash without losing or doubling a record."""
-    raise CkptError("the demo is not part of this version yet; `airflow-ckpt local up` starts Kafka and Airflow")
 
 
 def main() -> None:

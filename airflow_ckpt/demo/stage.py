@@ -1,0 +1,117 @@
+"""One stream on the demo's stage: its DAG run, its driver's progress, and the kills that hit it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_ckpt.checkpoint.files import FsspecFiles
+from airflow_ckpt.checkpoint.reader import read_checkpoint
+from airflow_ckpt.checkpoint.runs import read_run, run_names
+from airflow_ckpt.local.airflow_api import FINAL_STATES, AirflowApi
+from ckpt_stream import run_record as records
+from ckpt_stream.crash import AFTER_LAST_LANE, MID_PRODUCE
+
+DAG = "ip_count_exactly_once"
+#: Where the drivers die. Spark's own sink passes only the second kind of point.
+KILLS = {
+    "exactly_once": ((MID_PRODUCE, "both", 2), (AFTER_LAST_LANE, "driver", 4)),
+    "at_least_once": ((AFTER_LAST_LANE, "driver", 2), (AFTER_LAST_LANE, "driver", 4)),
+}
+
+
+@dataclass
+class Stage:
+    """A stream of the demo."""
+
+    name: str
+    guarantee: str
+    home: Path
+    source: str
+    sink: str
+    run_id: str = ""
+    hits: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        return "this sink" if self.guarantee == "exactly_once" else "Spark's own sink"
+
+    @property
+    def files(self) -> FsspecFiles:
+        return FsspecFiles(str(self.home / "airflow" / "checkpoints" / self.name))
+
+    def _marker(self, number: int) -> Path:
+        return self.home / f"{self.name}.kill{number}"
+
+    def trigger(self, api: AirflowApi) -> None:
+        """Start the DAG as a person would, with the form filled in."""
+        kills = [
+            {"point": point, "kill": who, "batch": batch, "once": str(self._marker(number))}
+            for number, (point, who, batch) in enumerate(KILLS[self.guarantee], 1)
+        ]
+        self.run_id = api.trigger(
+            DAG,
+            {
+                "name": self.name,
+                "source": self.source,
+                "sink": self.sink,
+                "guarantee": self.guarantee,
+                "trigger_seconds": 1,
+                # Enough batches for two kills, whenever the driver is up.
+                "max_offsets": 1500,
+                "batches": 6,
+                "crash": json.dumps(kills),
+            },
+        )
+
+    def look(self) -> list[str]:
+        """News since the last look: kills."""
+        news = []
+        for number in range(len(self.hits) + 1, len(KILLS[self.guarantee]) + 1):
+            marker = self._marker(number)
+            try:
+                hit = json.loads(marker.read_text())
+            except (OSError, ValueError):
+                break
+            self.hits.append({**hit, "time": marker.stat().st_mtime})
+            news.append(f"{self.title}: driver killed with SIGKILL at {hit['point']} of batch {hit['batch']}")
+        return news
+
+    def batch(self) -> int | None:
+        return read_checkpoint(self.files, with_metadata=False).committed
+
+    def state(self, api: AirflowApi) -> str:
+        return api.run_state(DAG, self.run_id)
+
+    def over(self, api: AirflowApi) -> bool:
+        return self.state(api) in FINAL_STATES
+
+    def line(self, api: AirflowApi) -> str:
+        """One line about how it goes."""
+        tasks = api.task_states(DAG, self.run_id)
+        busy = [task for task, state in tasks.items() if state in ("running", "deferred", "queued", "scheduled")]
+        batch = self.batch()
+        parts = [f"batch {batch}" if batch is not None else "no batch yet", f"{len(self.hits)} kill(s)"]
+        parts.append(f"in {', '.join(busy)}" if busy else f"run {self.state(api)}")
+        return f"{self.title:<17}{', '.join(parts)}"
+
+    def batches(self) -> list[tuple[float, int]]:
+        """(time, records) of every batch that was committed, over all runs."""
+        from datetime import datetime
+
+        files, found = self.files, {}
+        for name in run_names(files):
+            run = read_run(files, name)
+            for batch in run.batches if run else []:
+                found[batch["batch"]] = (datetime.fromisoformat(batch["ended"]).timestamp(), batch["input_rows"] or 0)
+        return [found[number] for number in sorted(found)]
+
+    def request_stop(self) -> None:
+        self.files.write(records.STOP, records.stop_request("the demo", "the demo is over"))
+
+    def report(self) -> str | None:
+        """The newest HTML report of a verification."""
+        names = [name for name in self.files.names("_ckpt/verdicts") if name.endswith(".html")]
+        return f"{self.files.root}/_ckpt/verdicts/{names[-1]}" if names else None
