@@ -18,7 +18,6 @@ from ckpt_stream.config import StreamConfig
 from ckpt_stream.source import read
 
 PARTITIONS = 4
-ROUNDS = 3
 
 
 def copy(events: Any) -> Any:
@@ -65,15 +64,17 @@ def sparks_own(spark: Any, cluster: KafkaCluster, source: str, folder: Path, **s
     return time.perf_counter() - begun, list(query.recentProgress)
 
 
-def throughput(spark: Any, cluster: KafkaCluster, records: int, lanes: list[int], say: Any) -> dict[str, Any]:
+def throughput(
+    spark: Any, cluster: KafkaCluster, records: int, lanes: list[int], rounds: int, say: Any
+) -> dict[str, float]:
     """Records per second of one large batch; the best of a few rounds, taken in turn."""
     source = new_topic(cluster, "source", PARTITIONS)
     say(f"writing {records:,} records")
     fill(cluster, source, records)
     best: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="ckpt-bench-") as folder:
-        for number in range(ROUNDS):
-            for name in ("spark", *lanes):
+        for number in range(rounds):
+            for name in ("spark", *map(str, lanes)):
                 run = sparks_own if name == "spark" else ours
                 settings = {} if name == "spark" else {"lanes": int(name), "transaction_timeout": 300}
                 seconds, _ = run(spark, cluster, source, Path(folder), **settings)
@@ -92,7 +93,7 @@ def small_batches(
     fill(cluster, source, batches * size)
     medians: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="ckpt-bench-") as folder:
-        for name in ("spark", *lanes, "spark", *lanes):
+        for name in ("spark", *map(str, lanes)) * 2:
             settings: dict[str, Any] = {"max_offsets_per_batch": size}
             if name == "spark":
                 _, progress = sparks_own(spark, cluster, source, Path(folder), **settings)

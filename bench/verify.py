@@ -11,7 +11,6 @@ from airflow_ckpt.local.kafka import KafkaCluster
 from airflow_ckpt.verify.sink_scan import AT_ONCE, Boundaries, reader_settings, scan
 from bench.stack import fill, new_topic
 
-ROUNDS = 3
 #: Batches into which the topic is divided for the scan, as a ledger would.
 BATCHES = 100
 
@@ -31,7 +30,7 @@ def plain_count(kafka: dict[str, Any], topic: str, ends: dict[int, int]) -> floa
     return seconds
 
 
-def rates(cluster: KafkaCluster, records: int, say: Any) -> dict[str, float]:
+def rates(cluster: KafkaCluster, records: int, rounds: int, say: Any) -> dict[str, float]:
     """Records per second of both, the best of a few rounds taken in turn; and how memory grew from first to last scan."""
     kafka = cluster.client_config()
     topic = new_topic(cluster, "verify", 4)
@@ -45,7 +44,7 @@ def rates(cluster: KafkaCluster, records: int, say: Any) -> dict[str, float]:
     )
     plain = checked = float("inf")
     memory = []
-    for number in range(ROUNDS):
+    for number in range(rounds):
         plain = min(plain, plain_count(kafka, topic, ends))
         result = scan(kafka, topic, dict.fromkeys(ends, 0), ends, boundaries)
         if result.records != records:

@@ -57,7 +57,7 @@ with DAG(
             description="Off: the stream goes on when this run is over, as streams do.",
         ),
         "crash": Param(
-            "", type="string", title="Crash orders (fire drill)", section="Fire drill",
+            "", type=["null", "string"], title="Crash orders (fire drill)", section="Fire drill",
             description="JSON for CKPT_CRASH: where the driver is to kill itself. Empty: nowhere.",
         ),
     },
@@ -70,7 +70,7 @@ with DAG(
         guarantee="{{ params.guarantee }}",
         trigger_interval="{{ params.trigger_seconds }} seconds",
         max_offsets_per_batch="{{ params.max_offsets }}",
-        env={"CKPT_CRASH": "{{ params.crash }}"},
+        env={"CKPT_CRASH": "{{ params.crash or '' }}"},
     )
     submit = SparkStreamSubmitOperator(task_id="submit", stream=stream, deferrable=True)
     progress = CheckpointProgressSensor(

@@ -9,13 +9,11 @@ import json
 from datetime import datetime
 
 from airflow.providers.apache.kafka.hooks.client import KafkaAdminClientHook
-from airflow.providers.apache.kafka.hooks.consume import KafkaConsumerHook
 from airflow.providers.apache.kafka.hooks.produce import KafkaProducerHook
 from airflow.sdk import DAG, task
 from streams import word_count
 
-from airflow_ckpt import SparkStreamSuperviseOperator
-from airflow_ckpt.hooks.stream import StreamHook
+from airflow_ckpt import SparkStreamSuperviseOperator, Stream
 
 WORDS = ["a", "a", "b", "ERROR", "b", "a", "ERROR", "a", "ERROR", "b", "ERROR"]
 TABLE = [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("a", 3), ("a", 4), ("b", 3)]
@@ -49,59 +47,26 @@ with DAG(
     count = SparkStreamSuperviseOperator(task_id="count_words", stream=stream, until="finished", deferrable=True)
 
     @task(trigger_rule="all_done")
-    def check_table(name: str, sink: str) -> list[tuple[str, int]]:
-        """The counts in the sink, the three restarts, their pauses, and that the fourth failure was final."""
-        control = StreamHook(stream.rendered(lambda v: json.loads(json.dumps(v).replace(NAME, name)))).get_conn()
-        status = control.status()
+    def check_table(declared: dict) -> list[tuple[str, int]]:
+        """The counts in the sink, the three restarts and their pauses, and that the fourth failure was final."""
+        from airflow_ckpt.hooks.stream import StreamHook
+        from airflow_ckpt.kafka.values import read_values
         from airflow_ckpt.streams.restarts import read_history
 
-        history = read_history(control.sources.files)
-        restarts = [entry for entry in history if entry["kind"] == "restart"]
-        counts = [(row["word"], row["count"]) for row in read_committed(sink)]
-        print("counts:", counts)
-        print("restarts:", [(r["time"], r["reason"]) for r in restarts])
+        control = StreamHook(Stream.from_dict(declared)).get_conn()
+        rows = [json.loads(value) for value in read_values(control.sources.kafka, control.stream.sink)]
+        counts = [(row["word"], row["count"]) for row in rows]
+        restarts = [entry for entry in read_history(control.sources.files) if entry["kind"] == "restart"]
+        pauses = [
+            (datetime.fromisoformat(r["time"]) - datetime.fromisoformat(r["broken_since"])).total_seconds()
+            for r in restarts
+        ]
+        state = control.status().state
+        print(f"counts: {counts}; {len(restarts)} restarts, {pauses} seconds after their failures; then {state}")
         if counts != TABLE:
             raise ValueError(f"the sink holds {counts}, not {TABLE}")
-        if status.state != "FAILED" or len(restarts) != 3:
-            raise ValueError(f"{len(restarts)} restarts, then {status.state}; expected 3, then FAILED")
-        failures = [run.history[-1]["time"] for run in runs_of(control) if run.state == "FAILED"]
-        pauses = [
-            (datetime.fromisoformat(r["time"]) - datetime.fromisoformat(f)).total_seconds()
-            for r, f in zip(restarts, failures[:3], strict=True)
-        ]
-        print("pauses in seconds:", pauses)
-        if min(pauses) < 10:
-            raise ValueError(f"a restart came {min(pauses)} s after its failure; the strategy says 10 s")
+        if state != "FAILED" or len(restarts) != 3 or min(pauses) < 10:
+            raise ValueError("expected three restarts, each at least 10 s after its failure, and then FAILED")
         return counts
 
-    def runs_of(control) -> list:
-        from airflow_ckpt.checkpoint.runs import read_run, run_names
-
-        files = control.sources.files
-        return [run for name in run_names(files) if (run := read_run(files, name))]
-
-    def read_committed(topic: str) -> list[dict]:
-        """Everything a committed reader sees in a topic of one partition."""
-        from confluent_kafka import TopicPartition
-
-        hook = KafkaConsumerHook([topic], kafka_config_id=stream.kafka_conn_id)
-        config = {**hook.get_connection(stream.kafka_conn_id).extra_dejson, "group.id": f"{topic}-check"}
-        from confluent_kafka import Consumer
-
-        consumer = Consumer({**config, "isolation.level": "read_committed", "enable.auto.commit": False})
-        try:
-            partition = TopicPartition(topic, 0, 0)
-            _, end = consumer.get_watermark_offsets(partition, timeout=30)
-            consumer.assign([partition])
-            rows = []
-            while consumer.position([partition])[0].offset < end:
-                message = consumer.poll(5)
-                if message is None:
-                    break
-                if not message.error():
-                    rows.append(json.loads(message.value()))
-            return rows
-        finally:
-            consumer.close()
-
-    say_words(f"{NAME}_source", f"{NAME}_sink") >> count >> check_table(NAME, f"{NAME}_sink")
+    say_words(f"{NAME}_source", f"{NAME}_sink") >> count >> check_table(stream.as_dict())

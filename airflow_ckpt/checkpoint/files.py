@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -41,12 +42,12 @@ class FsspecFiles:
         path = self._path(name)
         self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
         if "file" in self._fs.protocol:
-            temporary = f"{path}.{os.getpid()}.tmp"
+            temporary = _beside(path)
             Path(temporary).write_text(text)
             os.replace(temporary, path)
         elif "webhdfs" in self._fs.protocol:
             # Its write is a create and an append, and its move does not replace what is there.
-            temporary = f"{path}.{os.getpid()}.tmp"
+            temporary = _beside(path)
             self._fs.pipe_file(temporary, text.encode())
             self._fs._call("RENAME", method="put", path=temporary, destination=path, renameoptions="OVERWRITE")
         else:
@@ -67,6 +68,11 @@ class FsspecFiles:
         except FileNotFoundError:
             return {}
         return {str(path).removeprefix(f"{root}/"): int(info.get("size") or 0) for path, info in found.items()}
+
+
+def _beside(path: str) -> str:
+    """A name that no other process and no other thread of a triggerer writes to."""
+    return f"{path}.{os.getpid()}.{threading.get_ident()}.tmp"
 
 
 def _cat_webhdfs(fs: Any, path: str) -> bytes:

@@ -32,7 +32,7 @@ def stop(
     if run is None:
         raise CkptError(f"{checkpoint} has no run record: no stream of airflow-ckpt ever ran there. Check the path.")
     if run.state in run_record.LIVE:
-        files.write(run_record.STOP, run_record.stop_request(me(), reason, run.run))
+        files.write(run_record.STOP, run_record.stop_request(me(), reason, run.run, run.token))
         deadline = time.monotonic() + wait
         while run.state in run_record.LIVE and time.monotonic() < deadline:
             time.sleep(0.2)

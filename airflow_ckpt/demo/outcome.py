@@ -9,9 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from airflow_ckpt.kafka.offsets import admin_client, ends_of
-
-READ_SECONDS = 30.0
+from airflow_ckpt.kafka.values import read_values
 
 
 @dataclass(frozen=True)
@@ -37,14 +35,14 @@ def count(
     """Compare every record a committed reader sees with the independent count."""
     seen: Counter[tuple[str, int]] = Counter()
     wrong = 0
-    committed = read(kafka, topic, "read_committed")
+    committed = read_values(kafka, topic)
     for value in committed:
         row = json.loads(value)
         start = int(datetime.fromisoformat(str(row["window_start"]).replace("Z", "+00:00")).timestamp())
         key = (str(row["ip"]), start)
         seen[key] += 1
         wrong += int(row["count"]) != expected.get(key)
-    everything = len(read(kafka, topic, "read_uncommitted"))
+    everything = len(read_values(kafka, topic, "read_uncommitted"))
     return Outcome(
         sink=topic,
         source_records=source_records,
@@ -55,30 +53,3 @@ def count(
         aborted_hidden=everything - len(committed),
         kills=kills,
     )
-
-
-def read(kafka: Mapping[str, Any], topic: str, isolation: str) -> list[bytes]:
-    """All values of a topic, as a reader of this isolation level sees them."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    ends = ends_of(admin_client(kafka), topic)
-    if ends is None:
-        return []
-    until = ends.stable if isolation == "read_committed" else ends.high
-    wanted = {p: end for p, end in until.items() if end > ends.earliest[p]}
-    values: list[bytes] = []
-    consumer = Consumer(
-        {**kafka, "group.id": "airflow-ckpt-demo", "enable.auto.commit": False, "isolation.level": isolation}
-    )
-    try:
-        partitions = [TopicPartition(topic, p, ends.earliest[p]) for p in wanted]
-        consumer.assign(partitions)
-        while any(tp.offset < wanted[tp.partition] for tp in consumer.position(partitions)) or not values:
-            if not wanted:
-                break
-            for message in consumer.consume(1000, timeout=1.0):
-                if not message.error() and int(message.offset() or 0) < wanted[int(message.partition() or 0)]:
-                    values.append(message.value() or b"{}")
-    finally:
-        consumer.close()
-    return values

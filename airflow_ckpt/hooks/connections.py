@@ -14,6 +14,10 @@ class BadConnection(CkptError):
     """A connection is missing or cannot be used for a stream."""
 
 
+class UnknownConnection(BadConnection):
+    """A connection was not found. A triggerer says so too when whoever knows it does not answer."""
+
+
 @dataclass(frozen=True)
 class SparkTarget:
     """Where drivers run."""
@@ -76,8 +80,11 @@ def spark_target(connection: Any, conn_id: str) -> SparkTarget:
     host, port = connection.host or "", connection.port
     if connection.conn_type == "spark" and host and ("://" in host or not port):
         master = host
-    elif connection.conn_type in ("spark", "k8s", "yarn", "local"):
-        master = host if connection.conn_type == "yarn" else f"{connection.conn_type}://{host}"
+    elif connection.conn_type == "yarn":
+        # Out of a URI. Hadoop's configuration says where YARN is; Spark knows no address of it.
+        master, port = "yarn", None
+    elif connection.conn_type in ("spark", "k8s", "local"):
+        master = f"{connection.conn_type}://{host}"
     else:
         raise BadConnection(
             f"The connection {conn_id!r} is of type {connection.conn_type!r}; a stream needs type 'spark'."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import json
 import os
 import shutil
@@ -28,6 +29,17 @@ def make_launch(stream: Stream, order: Order, connections: Connections, runner: 
     """Write everything that this run needs into a folder of its own, and return the command."""
     folder = settings.work_folder / order.token
     folder.mkdir(parents=True, mode=0o700)
+    try:
+        return _fill(folder, stream, order, connections, runner, settings)
+    except BaseException:
+        # No driver will come to read the secrets, and no launcher to delete them.
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _fill(
+    folder: Path, stream: Stream, order: Order, connections: Connections, runner: Runner, settings: Settings
+) -> Launch:
     document = json.loads(stream.document(connections.kafka, order.token))
     if order.accept_data_loss:
         document["accept_data_loss"] = True
@@ -45,6 +57,7 @@ def make_launch(stream: Stream, order: Order, connections: Connections, runner: 
         arguments = [json.dumps(document)]
     argv = _command(
         stream,
+        master=connections.spark.master,
         conf={**_cluster_environment(stream, runner.kind), **stream.spark_conf, **runner.properties(order.token)},
         application=application,
         arguments=arguments,
@@ -106,6 +119,7 @@ def _zip_library(path: Path) -> Path:
 def _command(
     stream: Stream,
     *,
+    master: str,
     conf: Mapping[str, str],
     application: str,
     arguments: list[str],
@@ -117,6 +131,11 @@ def _command(
     """The spark-submit command as Airflow's Spark provider builds it from the connection."""
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
+    if master.startswith("k8s://") and importlib.util.find_spec("airflow.providers.cncf") is None:
+        # SparkSubmitHook would end with a NameError.
+        raise CkptError(
+            "A stream on Kubernetes needs Airflow's provider for it: `pip install 'airflow-ckpt[kubernetes]'`."
+        )
     jars, packages = list(stream.jars), list(stream.packages)
     if not jars and not packages:
         jars = list(settings.spark_jars)
@@ -134,6 +153,7 @@ def _command(
     )
     argv = [str(part) for part in hook._build_spark_submit_command(application)]
     argv[0] = _binary(argv[0])
+    argv[argv.index("--master") + 1] = master
     if properties_file:
         # A properties file of our own would hide the deployment's spark-defaults.conf.
         argv.insert(1, "--load-spark-defaults")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow.providers.common.compat.sdk import BaseHook
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.checkpoint.locations import open_files
 from airflow_ckpt.exceptions import CkptError
-from airflow_ckpt.hooks.connections import BadConnection, Connections, from_airflow, names_of
+from airflow_ckpt.hooks.connections import BadConnection, Connections, UnknownConnection, from_airflow, names_of
 from airflow_ckpt.hooks.launch import make_launch
 from airflow_ckpt.hooks.settings import Settings, read_settings
 from airflow_ckpt.runners.base import Runner
@@ -33,8 +33,8 @@ class StreamHook(BaseHook):
         for name in names_of(self.stream):
             try:
                 found[name] = self.get_connection(name)
-            except Exception as e:
-                raise _unknown(name, self.stream, e) from e
+            except AirflowNotFoundException as e:
+                raise _unknown(name, self.stream) from e
         return self.control(found)
 
     async def aget_conn(self) -> StreamControl:
@@ -43,8 +43,8 @@ class StreamHook(BaseHook):
         for name in names_of(self.stream):
             try:
                 found[name] = await self.aget_connection(name)
-            except Exception as e:
-                raise _unknown(name, self.stream, e) from e
+            except AirflowNotFoundException as e:
+                raise _unknown(name, self.stream) from e
         return self.control(found)
 
     def control(self, found: Mapping[str, Any]) -> StreamControl:
@@ -103,9 +103,9 @@ def _yarn(stream: Stream, connections: Connections) -> Runner:
     return YarnRunner(address, auth=auth)
 
 
-def _unknown(name: str, stream: Stream, error: Exception) -> BadConnection:
-    return BadConnection(
-        f"The connection {name!r} of stream {stream.name!r} was not found ({type(error).__name__}). Add it under Admin > "
+def _unknown(name: str, stream: Stream) -> UnknownConnection:
+    return UnknownConnection(
+        f"The connection {name!r} of stream {stream.name!r} was not found. Add it under Admin > "
         f"Connections, or with `airflow connections add {name} ...`."
     )
 

@@ -138,6 +138,8 @@ def environment(home: Path, *, java_home: Path | None = None, base: Mapping[str,
     env["PATH"] = os.pathsep.join([programs, env.get("PATH", os.defpath)])
     env["PYSPARK_PYTHON"] = sys.executable
     env["PYTHONUNBUFFERED"] = "1"
+    # A driver on a laptop lives for minutes: the second compiler would cost more than it gives, and so would many threads.
+    env.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
     if java_home is not None:
         env["JAVA_HOME"] = str(java_home)
     # Tasks talk to the API server of this machine; a company proxy must not sit in between.

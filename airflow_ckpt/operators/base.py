@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator, conf
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseNotifier, BaseOperator, conf
 
 from airflow_ckpt.assets import has_asset, stream_asset
 from airflow_ckpt.exceptions import CkptError
@@ -242,7 +243,9 @@ class StreamOperator(BaseOperator):
         }
         for notifier in self.notify:
             try:
-                notifier({**context, "ckpt": about})
+                # Airflow's notifiers render their templates in place: a copy keeps them for the next event.
+                told = copy(notifier) if isinstance(notifier, BaseNotifier) else notifier
+                told({**context, "ckpt": about})
             except Exception:
                 self.log.exception("a notifier failed")
 

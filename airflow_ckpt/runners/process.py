@@ -68,11 +68,15 @@ class ProcessRunner:
         deadline = time.monotonic() + NOTE_SECONDS
         while (note := _read(folder / "driver.json")) is None and process.poll() is None:
             if time.monotonic() > deadline:
+                process.kill()
+                process.wait()
                 break
             time.sleep(0.02)
-        # It may have noted itself and ended between the two looks.
+        # It may have noted itself and ended between the two looks. Without a note there is no driver.
         note = note or _read(folder / "driver.json")
         if note is None:
+            for name in launch.secret_files:
+                Path(name).unlink(missing_ok=True)
             raise SubmitFailed(f"The driver's launcher ended at once. {self._tail(folder, 20)}")
         return self._handle(token, folder, note)
 

@@ -79,6 +79,7 @@ class StreamControl:
         status = self.status()
         if status.state in HEALTHY:
             log.info("attached: %s", status.line())
+            self._note_attach(submission)
             return status
         again = (
             submission is not None and restarts.last_submission(restarts.read_history(self.sources.files)) == submission
@@ -90,9 +91,9 @@ class StreamControl:
                 time.sleep(plan.seconds)
             return self.resume(status, allow=allow)
         token = secrets.token_hex(6)
-        self._check(status, allow)
+        lost = self._check(status, allow)
         restarts.note(self.sources.files, SUBMIT, token, by=self.by, submission=submission, after_state=status.state)
-        return self._start(token, allow)
+        return self._start(token, accept_data_loss=lost)
 
     def plan_resume(self, status: StreamStatus) -> ResumePlan:
         """Whether the stream is to be restarted, and when. Raises GivenUp if it has failed for good."""
@@ -120,23 +121,31 @@ class StreamControl:
             self._end_stalled()
             status = self.status()
         token = secrets.token_hex(6)
-        self._check(status, allow)
+        lost = self._check(status, allow)
         restarts.note(
             self.sources.files, RESTART, token, by=self.by, after_run=status.run, after_state=status.state,
-            reason=status.reason,
+            reason=status.reason, broken_since=status.broken_since,
         )  # fmt: skip
-        return self._start(token, allow)
+        return self._start(token, accept_data_loss=lost)
 
-    def _check(self, status: StreamStatus, allow: Sequence[str]) -> None:
+    def _note_attach(self, submission: str | None) -> None:
+        """So that clearing this submit after a later failure is known for what it is, and begins no new budget."""
+        history = restarts.read_history(self.sources.files)
+        if submission is not None and restarts.last_submission(history) != submission:
+            restarts.note(self.sources.files, restarts.ATTACH, "", by=self.by, submission=submission)
+
+    def _check(self, status: StreamStatus, allow: Sequence[str]) -> bool:
+        """Raise for what speaks against a start. True: records are lost already, and somebody has accepted it."""
         findings = self.preflight(status)
         for finding in findings:
             allowed = finding.unsafe and finding.kind in allow
             log.warning("preflight%s: %s", " (allowed)" if allowed else "", finding)
         refuse_unsafe(self.stream, findings, allow)
+        return any(finding.kind == DATA_LOST for finding in findings)
 
-    def _start(self, token: str, allow: Sequence[str]) -> StreamStatus:
+    def _start(self, token: str, *, accept_data_loss: bool) -> StreamStatus:
         files, runner = self.sources.files, self.runner
-        launch = self._launch(Order(token, DATA_LOST in allow))
+        launch = self._launch(Order(token, accept_data_loss))
         command = {"argv": list(launch.argv), "env": dict(launch.env), "folder": str(launch.folder)}
         intent = intents.write_intent(
             files, SubmitIntent(token, records.now(), self.by, runner.kind, self.stream.as_dict(), command=command)
@@ -156,7 +165,7 @@ class StreamControl:
         """Ask the running driver to end after its batch. Asking one that does not run changes nothing."""
         status = self.status()
         if status.state in (*HEALTHY, STALLED):
-            self.sources.files.write(records.STOP, records.stop_request(self.by, reason, status.run))
+            self.sources.files.write(records.STOP, records.stop_request(self.by, reason, status.run, status.token))
         return status
 
     def kill(self, *, wait: float = 30.0) -> None:

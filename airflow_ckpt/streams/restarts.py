@@ -15,6 +15,9 @@ from ckpt_stream import run_record as records
 from ckpt_stream.files import ReadableFiles
 from ckpt_stream.run_record import RESTART, SUBMIT
 
+#: Somebody found the stream running: neither a new budget nor a use of it.
+ATTACH = "attach"
+
 
 def read_history(files: ReadableFiles) -> list[dict[str, Any]]:
     return records.entries(files.read(records.RESTARTS), "restart history")
@@ -39,5 +42,5 @@ def budget(history: Sequence[Mapping[str, Any]]) -> list[Restart]:
 
 def last_submission(history: Sequence[Mapping[str, Any]]) -> str | None:
     """What the last submit was part of: the Airflow run, so that clearing a task of it begins no new budget."""
-    submits = [entry for entry in history if entry.get("kind") == SUBMIT]
+    submits = [entry for entry in history if entry.get("kind") in (SUBMIT, ATTACH)]
     return str(submits[-1].get("submission") or "") or None if submits else None

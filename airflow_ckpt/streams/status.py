@@ -188,7 +188,7 @@ def _submitted(stream: Stream, seen: Observation, intent: SubmitIntent) -> _Judg
     limit = _seconds(stream, "start_timeout")
     if intent.killed and not (driver and driver.live):
         return _Judgement(STOPPED, f"killed on request of {intent.killed.get('by')} before its first word")
-    if intent.failed:
+    if intent.failed and not (driver and driver.live):
         return _Judgement(FAILED, intent.failed["message"], datetime.fromisoformat(intent.failed["time"]))
     if driver is None:
         if age < SUBMIT_SECONDS:

@@ -151,7 +151,8 @@ class CheckpointProgressTrigger(BaseTrigger):
 
 def _final(error: Exception) -> bool:
     """Whether looking again cannot help: the declaration or a connection is wrong."""
-    from airflow_ckpt.hooks.connections import BadConnection
+    from airflow_ckpt.hooks.connections import BadConnection, UnknownConnection
     from airflow_ckpt.streams.stream import BadStream
 
-    return isinstance(error, BadConnection | BadStream)
+    # The operator has found its connections before it deferred: one that is unknown now may be known again.
+    return isinstance(error, BadConnection | BadStream) and not isinstance(error, UnknownConnection)

@@ -21,6 +21,8 @@ from ckpt_stream.lane import LaneSpec
 from ckpt_stream.lease import refuse_if_alive, this_driver
 from ckpt_stream.ledger import Offsets
 from ckpt_stream.offset_mirror import OffsetMirror
+from ckpt_stream.recompute import run as run_recompute
+from ckpt_stream.recompute import take_order
 from ckpt_stream.records import Handling, handling
 from ckpt_stream.run_record import RunRecord
 from ckpt_stream.security import client_settings, java_settings
@@ -44,19 +46,26 @@ IGNORE_LEDGER = "CKPT_TEST_IGNORE_LEDGER"
 def run(transform: Transform, *, output_mode: str = "append", argv: Sequence[str] | None = None) -> NoReturn:
     """Run the stream described by the configuration that was passed to the application; never returns.
 
-    ``output_mode`` is what the transform is made for; the stream's configuration may choose another.
+    ``output_mode`` is what the transform is made for; the stream's configuration may choose another. With
+    ``"recompute": {"result": <file>}`` in it, the transform is run over the stream's source range once more and compared
+    with the sink instead.
     Ends with exit code 0 when the stream was stopped or has finished, otherwise with another one and the reason as the
     last line of the log and in the run record.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
-        config = from_json(find_document(sys.argv if argv is None else argv))
+        order, document = take_order(find_document(sys.argv if argv is None else argv))
+        config = from_json(document)
     except ConfigError as e:
         print(f"ckpt_stream: {e}", file=sys.stderr, flush=True)
         sys.exit(2)
     spark = session(config)
-    code, last_line = Driver(spark, replace(config, output_mode=config.output_mode or output_mode), transform).run()
+    config = replace(config, output_mode=config.output_mode or output_mode)
+    if order is None:
+        code, last_line = Driver(spark, config, transform).run()
+    else:
+        code, last_line = run_recompute(spark, config, transform, order)
     spark.stop()
     print(last_line, file=sys.stderr, flush=True)
     sys.exit(code)

@@ -67,6 +67,10 @@ class CheckpointFiles:
     def delete(self, name: str) -> None:
         self._fs.delete(self._path(name), False)
 
+    def delete_folder(self, name: str) -> None:
+        """Delete a folder with everything in it."""
+        self._fs.delete(self._path(name), True)
+
     def names(self, folder: str) -> list[str]:
         """The plain names in a folder; none when there is no such folder."""
         path = self._path(folder)

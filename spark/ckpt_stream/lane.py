@@ -69,13 +69,14 @@ def write_lane(spec: LaneSpec, lane: int, batches: Iterable[Any]) -> dict[str, A
     where = {"batch": batch, "lane": lane, "driver_pids": spec.driver_pids}
     if lane > 0:
         crash.reach(crash.BETWEEN_LANES, **where)
+    reader = open_reader(spec.kafka)  # connects while the lane is fenced; what it reads, it reads after that
     transaction = Transaction(
         spec.kafka, transactional_id(spec.intent.sink_id, lane), spec.transaction_timeout_ms, spec.intent.topic
     )
     try:
         clock.lap("init_ms")
         crash.reach(crash.AFTER_INIT, **where)
-        with open_reader(spec.kafka) as reader:
+        with reader:
             last = read_last(reader, ledger_topic(spec.intent.sink_id), lane)
         decision = Decision(Action.PRODUCE) if spec.ignore_ledger else decide(last, lane, spec.intent)
         clock.lap("ledger_ms")
@@ -130,7 +131,7 @@ def _write(
     try:
         for rows in batches:
             _produce(transaction, spec, lane, rows, tally)
-            if crash.armed_point == crash.MID_PRODUCE:
+            if crash.MID_PRODUCE in crash.armed_points:
                 transaction.flush()  # so that there is something in Kafka to be aborted
             crash.reach(crash.MID_PRODUCE, **where)
         _produce_ledger(transaction, spec, lane, tally)

@@ -67,14 +67,21 @@ def read_lane(consumer: Any, topic: str, lane: int, seconds: float = READ_SECOND
 def _bounds(consumer: Any, topic: str, lane: int, seconds: float) -> tuple[int, int]:
     from confluent_kafka import KafkaException, TopicPartition
 
-    try:
+    def ask() -> tuple[int, int]:
+        # A question about offsets that finds no connection is asked again 700 ms later. The answer to the first of these
+        # makes librdkafka drop the connection to the bootstrap address; the second one waits for the next.
+        for _ in range(2):
+            consumer.list_topics(topic, timeout=seconds)
         # Under read_committed the upper bound is the last stable offset.
-        low, end = patiently(
-            lambda: consumer.get_watermark_offsets(TopicPartition(topic, lane), timeout=seconds, cached=False), seconds
+        bounds: tuple[int, int] = consumer.get_watermark_offsets(
+            TopicPartition(topic, lane), timeout=seconds, cached=False
         )
+        return bounds
+
+    try:
+        return patiently(ask, seconds)
     except KafkaException as e:
         raise SinkError(f"Lane {lane} of the ledger {topic} cannot be read: {e.args[0].str()}") from e
-    return low, end
 
 
 def _read(

@@ -136,7 +136,7 @@ def entries(text: str | None, what: str) -> list[dict[str, Any]]:
 
 
 def is_stop_for(text: str, record: RunRecord) -> bool:
-    """Whether a stop request means this run: by its name, or, if it names none, by being younger than the run.
+    """Whether a stop request means this run: by its name or token, or, if it has neither, by being younger than the run.
 
     A request that cannot be read is none: it must not end a healthy stream.
     """
@@ -146,10 +146,13 @@ def is_stop_for(text: str, record: RunRecord) -> bool:
         return False
     if request.get("run") is not None:
         return bool(request["run"] == record.run)
+    if request.get("token"):
+        return bool(request["token"] == record.token)
     begun = record.history[0]["time"] if record.history else ""
     return str(request.get("time", "")) >= begun
 
 
-def stop_request(by: str, reason: str = "", run: str | None = None) -> str:
-    """Ask a run, or with None whichever run is there, to end after the batch it is working on."""
-    return json.dumps({"format": FORMAT, "by": by, "reason": reason, "run": run, "time": now()})
+def stop_request(by: str, reason: str = "", run: str | None = None, token: str | None = None) -> str:
+    """Ask a run to end after the batch it is working on: by its name, by the token of one that has not said a word yet, or
+    whichever run is there."""
+    return json.dumps({"format": FORMAT, "by": by, "reason": reason, "run": run, "token": token, "time": now()})

@@ -12,7 +12,11 @@ from typing import Any
 
 from ckpt_stream.errors import ConfigError
 
-SECRET_WORDS = ("password", "passphrase", "secret", "ssl.key.pem", "ssl.keystore.key", "jaas", "token", "private.key")
+SECRET_WORDS = (
+    "password", "passphrase", "secret", "ssl.key.pem", "ssl.keystore.key", "jaas", "token", "private.key",
+    # Of storage: Azure's, in the words of Hadoop and of fsspec.
+    "account.key", "account_key", "connection_string",
+)  # fmt: skip
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")

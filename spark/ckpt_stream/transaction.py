@@ -44,7 +44,7 @@ class Transaction:
             "on_delivery": _failure_collector(failures),
         }
         self._failures = failures
-        self._log = _ProtocolLog() if crash.armed_point == crash.COMMIT_SENT else None
+        self._log = _ProtocolLog() if crash.COMMIT_SENT in crash.armed_points else None
         if self._log is not None:
             settings.update(debug="protocol", logger=self._log)
         self.producer: Any = Producer(settings)
@@ -64,8 +64,10 @@ class Transaction:
 
         deadline = time.monotonic() + INIT_SECONDS
         try:
-            # Without this first look librdkafka waits for its 500 ms coordinator timer.
-            self.producer.list_topics(topic, timeout=INIT_SECONDS)
+            # If librdkafka has no connection when it looks for the coordinator, it looks again 500 ms later. The answer to
+            # the first question makes it drop the connection to the bootstrap address; the second one waits for the next.
+            for _ in range(2):
+                self.producer.list_topics(topic, timeout=INIT_SECONDS)
             while True:
                 try:
                     self.producer.init_transactions(max(1.0, deadline - time.monotonic()))

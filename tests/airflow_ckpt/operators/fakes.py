@@ -1,0 +1,77 @@
+"""A stream's control that plays a script, and as much of a task's context as the operators ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from airflow_ckpt.streams.control import ResumePlan
+from airflow_ckpt.streams.status import StreamStatus
+from tests.airflow_ckpt.streams.samples import a_status
+
+
+class FakeControl:
+    """Shows one status after the other, the last one for ever; keeps what it was told to do."""
+
+    def __init__(self, *statuses: StreamStatus | str) -> None:
+        self.statuses = [a_status(s) if isinstance(s, str) else s for s in statuses] or [a_status()]
+        self.plans: list[ResumePlan | Exception] = []
+        self.by = "dag.task run"
+        self.did: list[Any] = []
+        #: Raised by the next submit.
+        self.refusal: Exception | None = None
+        #: The state that a kill leaves.
+        self.after_kill = "STOPPED"
+
+    def status(self) -> StreamStatus:
+        return self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+
+    def submit(self, *, submission: str | None = None, allow: Sequence[str] = ()) -> StreamStatus:
+        self.did.append(("submit", submission, tuple(allow)))
+        if self.refusal:
+            raise self.refusal
+        return self.status()
+
+    def plan_resume(self, status: StreamStatus) -> ResumePlan:
+        plan = self.plans.pop(0) if len(self.plans) > 1 else self.plans[0]
+        if isinstance(plan, Exception):
+            raise plan
+        return plan
+
+    def resume(self, status: StreamStatus, *, allow: Sequence[str] = ()) -> StreamStatus:
+        self.did.append(("resume", status.state, tuple(allow)))
+        return a_status("STARTING")
+
+    def request_stop(self, reason: str = "") -> StreamStatus:
+        self.did.append(("stop", reason))
+        return self.status()
+
+    def kill(self, *, wait: float = 30.0) -> None:
+        self.did.append(("kill", wait))
+        self.statuses = [a_status(self.after_kill)]
+
+    def log_tail(self, lines: int = 50) -> str:
+        return "the last line of the driver"
+
+
+class Store(dict[str, Any]):
+    """Airflow's task state store."""
+
+    def set(self, key: str, value: Any) -> None:
+        self[key] = value
+
+
+class Events(dict[Any, Any]):
+    """What a task says about its outlets."""
+
+    def __missing__(self, key: Any) -> Any:
+        self[key] = SimpleNamespace(extra={})
+        return self[key]
+
+
+def a_context(**values: Any) -> dict[str, Any]:
+    pushed: dict[str, Any] = {}
+    ti = SimpleNamespace(dag_id="dag", task_id="task", run_id="run", pushed=pushed)
+    ti.xcom_push = lambda key, value: pushed.update({key: value})
+    return {"ti": ti, "task_state_store": Store(), "outlet_events": Events(), **values}

@@ -1,0 +1,77 @@
+"""The intent is read back as it was written, and each note adds to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from airflow_ckpt.checkpoint.files import FsspecFiles
+from airflow_ckpt.streams.intent import INTENT, answered, noted_failure, noted_kill, read_intent, write_intent
+from ckpt_stream.run_record import RunRecordError
+from tests.airflow_ckpt.streams.samples import a_stream, an_intent, at
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FsspecFiles:
+    return FsspecFiles(str(tmp_path))
+
+
+def test_a_checkpoint_that_nobody_submitted_has_no_intent(files: FsspecFiles) -> None:
+    assert read_intent(files) is None
+
+
+def test_an_intent_is_read_back_as_it_was_written(files: FsspecFiles) -> None:
+    intent = an_intent(
+        stream=a_stream().as_dict(), command={"argv": ["spark-submit", "a b"], "env": {}, "folder": "/x"}
+    )
+    assert write_intent(files, intent) == intent
+    assert read_intent(files) == intent
+
+
+def test_an_answer_adds_the_driver_and_changes_nothing_else(files: FsspecFiles) -> None:
+    intent = write_intent(files, an_intent(command={"argv": ["spark-submit"]}))
+    handle = {"kind": "process", "id": "7", "token": "t1", "details": {"log": "/x/driver.log"}}
+    answered(files, intent, handle)
+    found = read_intent(files)
+    assert found is not None
+    assert (found.handle, found.command, found.token) == (handle, intent.command, "t1")
+
+
+def test_a_failed_submit_and_a_kill_are_noted_with_their_time_and_keep_the_rest(files: FsspecFiles) -> None:
+    intent = answered(files, an_intent(), {"kind": "process", "id": "7", "token": "t1"})
+    noted_kill(files, noted_failure(files, intent, "no such queue"), "ann")
+    found = read_intent(files)
+    assert found is not None
+    assert found.failed is not None
+    assert found.killed is not None
+    assert (found.failed["message"], found.killed["by"], found.handle) == ("no such queue", "ann", intent.handle)
+    assert found.failed["time"] <= found.killed["time"]
+
+
+def test_the_next_submit_forgets_what_became_of_the_one_before(files: FsspecFiles) -> None:
+    noted_kill(files, noted_failure(files, an_intent("t0"), "no"), "ann")
+    write_intent(files, an_intent("t1"))
+    found = read_intent(files)
+    assert found is not None
+    assert (found.token, found.failed, found.killed, found.handle) == ("t1", None, None, None)
+
+
+def test_the_age_counts_from_the_moment_it_was_written() -> None:
+    assert an_intent(when=10).age(at(70)) == 60
+
+
+@pytest.mark.parametrize("text", ["half of it", json.dumps({"format": 99, "token": "t"})])
+def test_an_intent_that_cannot_be_read_is_an_error_and_not_none(files: FsspecFiles, text: str) -> None:
+    files.write(INTENT, text)
+    with pytest.raises(RunRecordError, match="submit intent"):
+        read_intent(files)
+
+
+def test_an_intent_with_other_fields_is_named_as_such(files: FsspecFiles) -> None:
+    files.write(INTENT, json.dumps({"format": 1, "token": "t", "colour": "blue"}))
+    with pytest.raises(RunRecordError, match="submit intent has unknown or missing fields"):
+        read_intent(files)

@@ -1,0 +1,231 @@
+"""Preflight: a start that would lose or double records is refused, with what, risk and the command that helps."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from airflow_ckpt.checkpoint.reader import Checkpoint, CheckpointFinding
+from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.kafka.offsets import Ends
+from airflow_ckpt.streams.preflight import (
+    KINDS,
+    SOON_SECONDS,
+    Facts,
+    PreflightFinding,
+    PreflightRefused,
+    check,
+    refuse_unsafe,
+)
+from ckpt_stream.errors import LedgerLost, SinkError
+from tests.airflow_ckpt.streams.samples import a_checkpoint, a_status, a_stream
+
+pytestmark = pytest.mark.unit
+
+STREAM = a_stream()
+NOW = 1_000_000.0
+HOUR = 3600.0
+
+
+def ends(*partitions: tuple[int, int]) -> Ends:
+    """A topic whose partitions reach from the one offset to the other."""
+    earliest, stable = dict(enumerate(p[0] for p in partitions)), dict(enumerate(p[1] for p in partitions))
+    return Ends(earliest, stable, stable)
+
+
+def at_offsets(*offsets: int) -> Checkpoint:
+    return a_checkpoint(committed_offsets={"orders_in": {str(p): o for p, o in enumerate(offsets)}})
+
+
+def facts(**values: Any) -> Facts:
+    """Everything is well, except for what is given."""
+    well: dict[str, Any] = {
+        "status": a_status("FAILED"),
+        "checkpoint": at_offsets(50),
+        "source": {"orders_in": ends((0, 100))},
+        "transaction_max_ms": 900_000,
+        "now": NOW,
+    }
+    return Facts(**{**well, **values})
+
+
+def found(**values: Any) -> list[PreflightFinding]:
+    return check(STREAM, facts(**values))
+
+
+def only(**values: Any) -> PreflightFinding:
+    findings = found(**values)
+    assert [f.kind for f in findings] == [findings[0].kind]
+    return findings[0]
+
+
+def test_nothing_speaks_against_a_start_when_everything_is_well() -> None:
+    assert found() == []
+
+
+def test_nothing_speaks_against_the_first_start_of_a_stream() -> None:
+    nothing = Checkpoint(findings=(CheckpointFinding("no_checkpoint", "There is no checkpoint."),))
+    assert found(status=a_status("NEW"), checkpoint=nothing) == []
+
+
+@pytest.mark.parametrize("state", ["STARTING", "RUNNING", "IDLE", "STALLED"])
+def test_a_driver_that_lives_speaks_against_a_second_one(state: str) -> None:
+    finding = only(status=a_status(state, run="run-7"))
+    assert (finding.kind, finding.unsafe) == ("driver_alive", True)
+    assert "run-7" in finding.what
+    assert "airflow-ckpt stop file:///data/orders" in finding.helps
+
+
+@pytest.mark.parametrize("state", ["FAILED", "LOST", "STOPPED", "FINISHED", "NEW"])
+def test_a_driver_that_is_gone_does_not(state: str) -> None:
+    assert found(status=a_status(state, run="run-7")) == []
+
+
+def test_records_that_retention_deleted_unread_are_named_with_their_offsets() -> None:
+    finding = only(checkpoint=at_offsets(50), source={"orders_in": ends((80, 100))})
+    assert (finding.kind, finding.unsafe) == ("data_lost", True)
+    assert finding.what == "orders_in-0: the checkpoint goes on at offset 50, the topic begins at 80."
+    assert "30 offsets (50 to 79)" in finding.risk
+
+
+def test_a_topic_that_begins_where_the_checkpoint_goes_on_has_lost_nothing() -> None:
+    assert found(checkpoint=at_offsets(80), source={"orders_in": ends((80, 100))}) == []
+
+
+def test_a_checkpoint_that_has_read_nothing_cannot_lose_anything() -> None:
+    assert found(checkpoint=a_checkpoint(None), source={"orders_in": ends((80, 100))}) == []
+
+
+@pytest.mark.parametrize(("left", "words"), [(HOUR, "in 1 h"), (-5, "at any moment")])
+def test_retention_that_is_about_to_pass_the_first_unread_record_is_a_warning(left: float, words: str) -> None:
+    since = {("orders_in", 0): NOW - 7 * 24 * HOUR + left}
+    finding = only(retention_ms={"orders_in": 7 * 24 * 3600 * 1000}, unread_since=since)
+    assert (finding.kind, finding.unsafe) == ("data_soon_lost", False)
+    assert words in finding.what
+
+
+@pytest.mark.parametrize("retention", [None, -1, int((7 * 24 * HOUR + SOON_SECONDS) * 1000)])
+def test_retention_that_is_far_away_or_none_is_not_worth_a_word(retention: int | None) -> None:
+    since = {("orders_in", 0): NOW - 7 * 24 * HOUR}
+    assert found(retention_ms={"orders_in": retention}, unread_since=since) == []
+
+
+def test_partitions_that_are_gone_are_unsafe() -> None:
+    finding = only(checkpoint=at_offsets(50, 60, 70), source={"orders_in": ends((0, 100))})
+    assert (finding.kind, finding.unsafe) == ("partitions_gone", True)
+    assert "no partition 1, 2 any more" in finding.what
+
+
+def test_partitions_that_were_added_are_worth_a_word_and_no_refusal() -> None:
+    finding = only(checkpoint=at_offsets(50), source={"orders_in": ends((0, 100), (0, 5))})
+    assert (finding.kind, finding.unsafe) == ("partitions_added", False)
+    refuse_unsafe(STREAM, [finding], [])
+
+
+def test_every_missing_topic_is_named() -> None:
+    findings = found(source={"orders_in": None}, missing_topics=["orders_out"])
+    assert [f.kind for f in findings] == ["topic_missing"] * 2
+    assert "orders_in" in findings[0].what
+    assert "orders_out" in findings[1].what
+
+
+def test_a_pattern_that_matches_no_topic_is_a_missing_topic() -> None:
+    stream = a_stream(source=(), source_pattern="orders_[0-9]+")
+    findings = check(stream, facts(source={}))
+    assert [f.kind for f in findings] == ["topic_missing"]
+    assert "orders_[0-9]+" in findings[0].what
+
+
+def test_kafka_that_does_not_answer_is_one_finding_and_not_many() -> None:
+    finding = only(
+        kafka_error="Kafka does not answer.", source={}, ledger_refusal=SinkError("no"), transaction_max_ms=1
+    )
+    assert (finding.kind, finding.what, finding.unsafe) == ("kafka_unreachable", "Kafka does not answer.", True)
+
+
+def test_a_checkpoint_that_cannot_be_reached_is_unsafe() -> None:
+    finding = only(checkpoint=None, checkpoint_error="The checkpoint cannot be read: denied.")
+    assert (finding.kind, finding.unsafe) == ("checkpoint_unreadable", True)
+    assert "denied" in finding.what
+
+
+def test_each_damage_of_the_checkpoint_is_a_finding() -> None:
+    damage = (
+        CheckpointFinding("torn", "offsets/4 is torn.", "restore it"),
+        CheckpointFinding("empty", "commits/3 is empty."),
+    )
+    findings = found(checkpoint=a_checkpoint(findings=damage))
+    assert [(f.kind, f.what) for f in findings] == [
+        ("checkpoint_unreadable", "offsets/4 is torn."),
+        ("checkpoint_unreadable", "commits/3 is empty."),
+    ]
+
+
+def test_a_transaction_timeout_above_the_brokers_maximum_is_refused_with_both_numbers() -> None:
+    finding = only(transaction_max_ms=30_000)
+    assert finding.kind == "transaction_timeout"
+    assert "1 min" in finding.what
+    assert "30 s" in finding.what
+    assert found(transaction_max_ms=60_000) == []
+    assert found(transaction_max_ms=None) == []
+
+
+def test_a_ledger_that_disagrees_with_the_checkpoint_is_refused_with_the_drivers_own_words() -> None:
+    finding = only(ledger_refusal=LedgerLost("The ledger ends at 3.", "Batch 4 would be doubled.", "run `repair`."))
+    assert finding.kind == "ledger"
+    assert finding.what == "LedgerLost: The ledger ends at 3."
+    assert (finding.risk, finding.helps) == ("Batch 4 would be doubled.", "run `repair`.")
+
+
+def test_a_ledger_that_could_not_be_compared_is_not_taken_for_one_that_agrees() -> None:
+    finding = only(ledger_refusal=SinkError("the ledger cannot be read"))
+    assert (finding.kind, finding.unsafe) == ("ledger", True)
+    assert "the ledger cannot be read" in finding.what
+
+
+def test_what_is_unsafe_comes_first() -> None:
+    findings = found(checkpoint=at_offsets(50), source={"orders_in": ends((80, 100), (0, 5))})
+    assert [f.unsafe for f in findings] == [True, False]
+
+
+# --- the refusal -------------------------------------------------------------------------------------------------------
+
+LOST = PreflightFinding("data_lost", "Offsets are gone.", "Records are lost.", "put them back.")
+GONE = PreflightFinding("partitions_gone", "Partition 1 is gone.", "Offsets mean nothing.", "start over.")
+ADDED = PreflightFinding("partitions_added", "Partition 2 is new.", "It is read.", "nothing.", unsafe=False)
+
+
+def test_a_refusal_says_what_the_risk_what_helps_and_how_to_go_on_all_the_same() -> None:
+    with pytest.raises(PreflightRefused) as caught:
+        refuse_unsafe(STREAM, [LOST, GONE, ADDED], [])
+    text = str(caught.value)
+    assert "orders was not started" in text
+    assert "data_lost: Offsets are gone. Records are lost. What helps: put them back." in text
+    assert 'allow=["data_lost", "partitions_gone"]' in text
+    assert "partitions_added" not in text
+    assert caught.value.findings == (LOST, GONE)
+
+
+def test_a_finding_that_is_allowed_by_name_does_not_refuse_and_no_other_is_allowed_with_it() -> None:
+    refuse_unsafe(STREAM, [LOST], ["data_lost"])
+    with pytest.raises(PreflightRefused) as caught:
+        refuse_unsafe(STREAM, [LOST, GONE], ["data_lost"])
+    assert caught.value.findings == (GONE,)
+
+
+def test_a_name_that_no_finding_has_is_an_error_even_if_nothing_was_found() -> None:
+    with pytest.raises(CkptError, match=r"allow=\['data_lots'\] names no finding.*data_lost"):
+        refuse_unsafe(STREAM, [], ["data_lots"])
+
+
+def test_a_refusal_survives_the_way_from_one_process_to_another() -> None:
+    refused = PreflightRefused("orders", [LOST, GONE])
+    again = pickle.loads(pickle.dumps(refused))  # noqa: S301 - our own
+    assert (str(again), again.findings) == (str(refused), refused.findings)
+
+
+def test_every_kind_can_be_allowed_and_has_a_name_of_its_own() -> None:
+    refuse_unsafe(STREAM, [], KINDS)
+    assert len(set(KINDS)) == len(KINDS)

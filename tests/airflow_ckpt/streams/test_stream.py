@@ -1,0 +1,306 @@
+"""The declaration of a stream: immutable, carried as JSON, templated, and refused when it cannot work."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.streams.restart import ExponentialDelay, FixedDelay, NoRestart
+from airflow_ckpt.streams.stream import BadStream, Stream
+from ckpt_stream.config import from_json
+from tests.airflow_ckpt.streams.samples import a_stream
+
+pytestmark = pytest.mark.unit
+
+FULL: dict[str, Any] = {
+    "name": "orders",
+    "application": "s3a://apps/orders.py",
+    "checkpoint": "hdfs://namenode/orders",
+    "sink": "orders_out",
+    "source": ("orders_in", "more_orders"),
+    "kafka_conn_id": "kafka_prod",
+    "spark_conn_id": "spark_prod",
+    "restart": FixedDelay(3, timedelta(seconds=10)),
+    "trigger_interval": timedelta(seconds=5),
+    "drain": True,
+    "stop_at": {"orders_in": {"0": 100}},
+    "max_offsets_per_batch": 1000,
+    "min_pause": timedelta(milliseconds=500),
+    "batch_timeout": timedelta(minutes=1),
+    "lanes": 4,
+    "transaction_timeout": timedelta(seconds=30),
+    "start": "explicit",
+    "start_offsets": {"orders_in": {"0": -2}},
+    "offset_mirror": "periodic",
+    "offset_mirror_period": timedelta(seconds=7),
+    "malformed": "dead_letter",
+    "dead_letter_topic": "orders_dead",
+    "output_mode": "update",
+    "audit": "record",
+    "sink_id": "orders-v2",
+    "group": "orders-group",
+    "ledger_history": 50,
+    "include_headers": True,
+    "source_options": {"minPartitions": "4"},
+    "application_version": "1.2",
+    "heartbeat": timedelta(seconds=2),
+    "options": {"slow": [1, {"a": None}]},
+    "runner": "yarn",
+    "spark_conf": {"spark.executor.memory": "2g"},
+    "jars": ("a.jar", "b.jar"),
+    "packages": ("g:a:1",),
+    "py_files": ("lib.zip",),
+    "files": ("x.txt",),
+    "checkpoint_conn_id": "hdfs_prod",
+    "webhdfs": "http://namenode:9870",
+    "storage_options": {"user": "spark"},
+    "stall_after": timedelta(minutes=3),
+    "start_timeout": timedelta(minutes=4),
+}
+
+
+def through_json(stream: Stream) -> Stream:
+    return Stream.from_dict(json.loads(json.dumps(stream.as_dict())))
+
+
+# --- a value that travels ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, {k: v for k, v in FULL.items() if k not in ("name", "sink")}])
+def test_a_stream_is_the_same_after_a_round_trip_through_json(settings: dict[str, Any]) -> None:
+    stream = a_stream(**settings)
+    assert through_json(stream) == stream
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_no_setting_gets_lost_on_the_way(name: str) -> None:
+    assert getattr(through_json(Stream(**FULL)), name) == getattr(Stream(**FULL), name)
+
+
+def test_partitions_may_be_numbers_and_are_the_same_after_the_round_trip() -> None:
+    stream = a_stream(stop_at={"orders_in": {0: 100}}, start="explicit", start_offsets={"orders_in": {0: 5}})
+    assert through_json(stream) == stream
+    assert through_json(stream).config.stop_at == {"orders_in": {"0": 100}}
+
+
+def test_templates_are_the_same_after_the_round_trip() -> None:
+    stream = a_stream(source="{{ params.topic }}", lanes="{{ params.lanes }}", trigger_interval="{{ params.interval }}")
+    assert stream.has_templates
+    assert through_json(stream) == stream
+
+
+def test_a_stream_cannot_be_changed_and_a_copy_can() -> None:
+    stream = a_stream()
+    with pytest.raises(FrozenInstanceError):
+        stream.sink = "other"  # type: ignore[misc]
+    assert (stream.but(sink="other").sink, stream.sink) == ("other", "orders_out")
+
+
+def test_a_copy_is_checked_like_the_stream_itself() -> None:
+    with pytest.raises(BadStream):
+        a_stream().but(sink="orders_in")
+
+
+def test_what_the_caller_changes_afterwards_does_not_change_the_stream() -> None:
+    conf = {"spark.executor.memory": "2g"}
+    stream = a_stream(spark_conf=conf)
+    conf["spark.executor.memory"] = "1t"
+    assert stream.spark_conf == {"spark.executor.memory": "2g"}
+
+
+def test_equal_streams_are_equal_in_a_set_and_others_are_not() -> None:
+    assert len({a_stream(lanes=2), a_stream(lanes=2), a_stream(lanes=3)}) == 2
+    assert hash(Stream(**FULL)) == hash(through_json(Stream(**FULL)))
+
+
+def test_times_may_be_written_in_three_ways() -> None:
+    written = [a_stream(trigger_interval=value) for value in (timedelta(seconds=5), 5, "5 seconds")]
+    assert written[0] == written[1] == written[2]
+
+
+def test_one_topic_may_be_written_without_a_list() -> None:
+    assert a_stream(source="orders_in") == a_stream(source=["orders_in"]) == a_stream(source=("orders_in",))
+
+
+def test_a_strategy_may_be_given_as_json_values() -> None:
+    assert a_stream(restart={"type": "none"}).restart == NoRestart()
+    assert a_stream().restart == ExponentialDelay()
+
+
+# --- templates ---------------------------------------------------------------------------------------------------------
+
+
+def rendering(**values: str) -> Any:
+    """What Airflow does to the JSON values of a stream, for `{{ name }}` alone."""
+
+    def render(value: Any) -> Any:
+        if isinstance(value, str):
+            for name, text in values.items():
+                value = value.replace("{{ " + name + " }}", text)
+            return value
+        if isinstance(value, dict):
+            return {k: render(v) for k, v in value.items()}
+        return [render(v) for v in value] if isinstance(value, list) else value
+
+    return render
+
+
+def test_every_text_of_a_stream_is_rendered() -> None:
+    stream = a_stream(
+        checkpoint="file:///data/{{ x }}",
+        source=["in_{{ x }}"],
+        options={"deep": [{"er": "{{ x }}"}]},
+        spark_conf={"spark.app.name": "{{ x }}"},
+    )
+    found = stream.rendered(rendering(x="a"))
+    assert (found.checkpoint, found.source, found.spark_conf) == ("file:///data/a", ("in_a",), {"spark.app.name": "a"})
+    assert found.options == {"deep": [{"er": "a"}]}
+    assert not found.has_templates
+
+
+def test_numbers_switches_and_times_come_out_of_templates_as_what_they_are() -> None:
+    stream = a_stream(
+        lanes="{{ n }}",
+        max_offsets_per_batch="{{ n }}",
+        drain="{{ yes }}",
+        trigger_interval="{{ n }}",
+        stall_after="{{ t }}",
+    )
+    found = stream.rendered(rendering(n="4", yes="True", t="2 minutes"))
+    assert (found.lanes, found.max_offsets_per_batch, found.drain) == (4, 4, True)
+    assert (found.trigger_interval, found.stall_window) == (timedelta(seconds=4), timedelta(minutes=2))
+    assert found.config.lanes == 4
+
+
+def test_a_template_that_comes_out_empty_leaves_the_number_out() -> None:
+    assert a_stream(max_offsets_per_batch="{{ n }}").rendered(rendering(n="None")).max_offsets_per_batch is None
+
+
+def test_a_number_that_comes_out_as_something_else_is_refused_by_name() -> None:
+    with pytest.raises(BadStream, match=r"lanes=\.\.\.\) came out of its template as 'many', which is no whole number"):
+        a_stream(lanes="{{ n }}").rendered(rendering(n="many"))
+
+
+def test_what_a_template_hid_is_checked_when_it_is_rendered() -> None:
+    stream = a_stream(source="{{ topic }}")
+    with pytest.raises(BadStream, match="read what it writes"):
+        stream.rendered(rendering(topic="orders_out"))
+
+
+def test_a_stream_without_templates_is_not_rendered() -> None:
+    stream = a_stream()
+    assert stream.rendered(lambda value: pytest.fail("rendered")) is stream
+
+
+# --- what cannot work --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"name": ""}, r"Stream\(name=\.\.\.\) must be a text"),
+        ({"checkpoint": None}, r"Stream\(checkpoint=\.\.\.\) must be a text"),
+        ({"kafka_conn_id": ""}, r"kafka_conn_id"),
+        ({"name": "a b"}, "letters, digits"),
+        ({"source": (), "source_pattern": None}, "either source .* or source_pattern"),
+        ({"source_pattern": "x.*"}, "either source .* or source_pattern"),
+        ({"source": (), "source_pattern": "orders_.*"}, "read what it writes"),
+        ({"sink": "orders_in"}, "read what it writes"),
+        ({"malformed": "dead_letter"}, "needs dead_letter_topic"),
+        ({"start": "timestamp"}, "needs start_timestamp_ms"),
+        ({"start": "explicit"}, "needs start_offsets"),
+        ({"start": "yesterday"}, "none of group, earliest"),
+        ({"stop_at": {"other": {"0": 1}}}, "not in source"),
+        ({"lanes": 0}, "lanes=0 must be a whole number of at least 1"),
+        ({"lanes": "4"}, "lanes='4' must be a whole number"),
+        ({"guarantee": "maybe"}, "exactly_once, at_least_once"),
+        ({"runner": "mesos"}, "none of auto, process, yarn, kubernetes"),
+        ({"restart": "always"}, r"NoRestart\(\), FixedDelay\(\)"),
+        ({"start_timeout": None}, r"start_timeout=None is not a length of time"),
+        ({"trigger_interval": None}, r"trigger_interval=None is not a length of time"),
+    ],
+)
+def test_a_bad_combination_is_refused_at_once_with_what_to_write(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(CkptError, match=words):
+        a_stream(**settings)
+
+
+@pytest.mark.parametrize("settings", [{"trigger_interval": "soon"}, {"stall_after": -1}, {"heartbeat": True}])
+def test_a_length_of_time_that_is_none_is_refused_by_name(settings: dict[str, Any]) -> None:
+    with pytest.raises(CkptError, match=next(iter(settings))):
+        a_stream(**settings)
+
+
+def test_what_can_be_checked_is_checked_although_something_else_is_a_template() -> None:
+    with pytest.raises(CkptError, match="none of auto"):
+        a_stream(source="{{ topic }}", runner="mesos")
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("spark_conf", {"spark.ssl.keyPassword": "hunter2"}),
+        ("storage_options", {"secret": "hunter2"}),
+        ("source_options", {"kafka.sasl.jaas.config": "hunter2"}),
+        ("options", {"api_token": "hunter2"}),
+    ],
+)
+def test_a_secret_in_the_declaration_is_refused_with_where_it_belongs_and_not_repeated(
+    name: str, values: dict[str, str]
+) -> None:
+    with pytest.raises(BadStream, match=f"{name}.*holds secrets.*connection") as caught:
+        a_stream(**{name: values})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_setting_that_a_stream_does_not_have_is_refused_by_name() -> None:
+    with pytest.raises(BadStream, match="no setting chekpoint"):
+        Stream.from_dict({**a_stream().as_dict(), "chekpoint": "x"})
+
+
+# --- what the driver gets ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [
+        ({}, 1200),
+        ({"trigger_interval": 1800}, 3600),
+        ({"batch_timeout": 30}, 60),
+        ({"trigger_interval": 5, "batch_timeout": 30}, 60),
+        ({"trigger_interval": 1800, "stall_after": "90 seconds"}, 90),
+    ],
+)
+def test_the_stall_window_is_twice_the_longer_of_interval_and_timeout_unless_given(
+    settings: dict[str, Any], seconds: float
+) -> None:
+    assert a_stream(**settings).stall_window == timedelta(seconds=seconds)
+
+
+def test_the_drivers_document_is_read_by_the_driver_and_holds_no_secrets() -> None:
+    kafka = {"bootstrap.servers": "k:9092", "sasl.username": "u", "sasl.password": "hunter2", "ssl.key.pem": "hunter2"}
+    text = Stream(**FULL).document(kafka, "t1")
+    assert "hunter2" not in text
+    config = from_json(text)
+    assert dict(config.kafka) == {"bootstrap.servers": "k:9092", "sasl.username": "u"}
+    assert (config.token, config.sink_id, config.lanes) == ("t1", "orders-v2", 4)
+    assert (config.trigger_interval, config.min_pause, config.heartbeat) == (5.0, 0.5, 2.0)
+    assert config.options == {"slow": [1, {"a": None}]}
+    assert config.stop_at == {"orders_in": {"0": 100}}
+
+
+def test_the_document_names_nothing_that_only_airflow_needs() -> None:
+    document = json.loads(Stream(**FULL).document({"bootstrap.servers": "k:9092"}, "t1"))
+    assert not {"restart", "application", "kafka_conn_id", "spark_conf", "storage_options", "stall_after"} & set(
+        document
+    )
+
+
+def test_a_connection_without_brokers_is_named_before_anything_is_started() -> None:
+    with pytest.raises(BadStream, match=r"bootstrap\.servers"):
+        a_stream().document({}, "t1")

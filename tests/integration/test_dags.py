@@ -1,0 +1,196 @@
+"""Every example DAG, run for real: Airflow's REST API triggers it, Spark and Kafka do the work."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_ckpt.checkpoint.files import FsspecFiles
+from airflow_ckpt.checkpoint.reader import read_checkpoint
+from airflow_ckpt.checkpoint.runs import current_run, run_names
+from airflow_ckpt.local.airflow import AirflowStandalone
+from airflow_ckpt.local.processes import free_port
+from airflow_ckpt.runners.base import Handle
+from airflow_ckpt.runners.process import ProcessRunner
+from ckpt_stream import run_record as records
+from tests.kafka_io import produce, read_all
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+DAGS = Path(__file__).parents[2] / "dags"
+EXAMPLES = ("ip_count_exactly_once", "stream_watchdog", "drain_and_verify", "word_count_restore", "crash_drill")
+#: Four drivers one after the other, and three pauses of ten seconds.
+LONGEST = 480
+
+
+class Examples:
+    """An Airflow that has the example DAGs, and the streams they leave behind."""
+
+    def __init__(self, airflow: AirflowStandalone, kafka: dict[str, Any]) -> None:
+        self.airflow, self.kafka, self.api = airflow, kafka, airflow.api
+
+    def files(self, stream: str) -> FsspecFiles:
+        return FsspecFiles(str(self.airflow.home / "checkpoints" / stream))
+
+    def run(self, dag: str, conf: dict[str, Any] | None = None) -> str:
+        return self.api.trigger(dag, conf or {})
+
+    def ended(self, dag: str, run: str) -> tuple[str, dict[str, str | None]]:
+        return self.api.wait_for_run(dag, run, deadline_s=LONGEST), self.api.task_states(dag, run)
+
+    def explain(self, dag: str, run: str) -> str:
+        """The end of the log of every task that failed."""
+        states = self.api.task_states(dag, run)
+        failed = [task for task, state in states.items() if state == "failed"]
+        return "\n".join(
+            [str(states), *(f"--- {t} ---\n{self.api.task_log(dag, run, t)[-4000:]}" for t in failed if "[" not in t)]
+        )
+
+    def create(self, *names: str, partitions: int = 2) -> None:
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient(self.kafka)
+        for future in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
+            future.result(30)
+
+    def end_drivers(self) -> None:
+        for folder in sorted((self.airflow.home / "checkpoints").glob("*")):
+            intent = folder / "_ckpt" / "intent.json"
+            handle = json.loads(intent.read_text()).get("handle") if intent.exists() else None
+            if handle:
+                ProcessRunner(Path(handle["details"]["folder"]).parent).kill(Handle.from_dict(handle), wait=5)
+
+
+@pytest.fixture(scope="module")
+def examples(kafka: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Examples]:
+    home = tmp_path_factory.mktemp("examples") / "home"
+    airflow = AirflowStandalone(home, dags=DAGS, port=free_port(), kafka_config=kafka.client_config())
+    airflow.start()
+    found = Examples(airflow, kafka.client_config())
+    try:
+        for dag in EXAMPLES:
+            found.api.wait_for_dag(dag, deadline_s=120)
+        yield found
+    finally:
+        found.end_drivers()
+        airflow.stop()
+
+
+def lines(count: int, first_second: int = 0) -> list[tuple[str, str]]:
+    """Access-log lines, ten a second, and one long after them that closes their windows."""
+    template = '10.0.0.{ip} - - [01/Jan/2026:{at} +0000] "GET / HTTP/1.1" 200 12'
+
+    def at(second: int) -> str:
+        return f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+
+    found = [template.format(ip=n % 7, at=at(first_second + n // 10)) for n in range(count)]
+    return [(line.split()[0], line) for line in [*found, template.format(ip=9, at=at(first_second + 7200))]]
+
+
+def windows(count: int) -> int:
+    return len({(n % 7, n // 10 // 5) for n in range(count)})
+
+
+def test_the_main_dag_survives_a_kill_and_the_watchdog_brings_its_stream_back(examples: Examples) -> None:
+    examples.create("ip_count_source", "ip_count_sink")
+    produce(examples.kafka, "ip_count_source", lines(400))
+    marker = examples.airflow.home / "killed"
+    order = {"point": "mid_produce", "kill": "both", "batch": 1, "once": str(marker)}
+    run = examples.run(
+        "ip_count_exactly_once", {"trigger_seconds": 1, "max_offsets": 200, "batches": 4, "crash": json.dumps(order)}
+    )
+    state, tasks = examples.ended("ip_count_exactly_once", run)
+    assert state == "success", examples.explain("ip_count_exactly_once", run)
+    assert marker.exists(), "the fault did not hit"
+    assert tasks["progress"] == "failed"
+    assert tasks["resume"] == tasks["verify_again"] == "success"
+    assert tasks["stop"] == "skipped"
+    rows = [json.loads(r.value or b"{}") for r in read_all(examples.kafka, "ip_count_sink")]
+    assert len(rows) == len({(row["ip"], row["window_start"]) for row in rows}) == windows(400)
+
+    # The stream goes on when the run is over. The watchdog finds it dead, resumes it, and verifies what is new.
+    files = examples.files("ip_count")
+    found = current_run(files)
+    assert found is not None
+    assert found.state == records.RUNNING
+    for pid in (found.driver["jvm_pid"], found.driver["pid"]):
+        os.kill(int(pid), signal.SIGKILL)
+    run = examples.run("stream_watchdog")
+    state, tasks = examples.ended("stream_watchdog", run)
+    assert state == "success", examples.explain("stream_watchdog", run)
+    assert tasks["ip_count.resume"] == tasks["ip_count.verify"] == "success"
+    # Nobody has ever started the other one.
+    assert tasks["word_count.resume"] == "skipped"
+    assert "LOST" in examples.api.task_log("stream_watchdog", run, "ip_count.status")
+    assert len(run_names(files)) == 3
+    after = current_run(files)
+    assert after is not None
+    assert after.state == records.RUNNING
+
+    # On a healthy stream the next round changes nothing, and verifies only what came since.
+    run = examples.run("stream_watchdog")
+    state, _ = examples.ended("stream_watchdog", run)
+    assert state == "success", examples.explain("stream_watchdog", run)
+    assert "nothing to do" in examples.api.task_log("stream_watchdog", run, "ip_count.resume")
+    assert "from batch" in examples.api.task_log("stream_watchdog", run, "ip_count.verify")
+    assert len(run_names(files)) == 3
+    examples.end_drivers()
+
+
+def test_drill_drain_and_word_count_end_as_they_should(examples: Examples) -> None:
+    examples.create("copy_source", "copy_sink")
+    produce(examples.kafka, "copy_source", [(str(n % 5), str(n)) for n in range(300)])
+    runs = {dag: examples.run(dag) for dag in ("drain_and_verify", "crash_drill", "word_count_restore")}
+
+    state, _ = examples.ended("drain_and_verify", runs["drain_and_verify"])
+    assert state == "success", examples.explain("drain_and_verify", runs["drain_and_verify"])
+    assert sorted(int(r.value or 0) for r in read_all(examples.kafka, "copy_sink")) == list(range(300))
+
+    state, tasks = examples.ended("crash_drill", runs["crash_drill"])
+    assert state == "success", examples.explain("crash_drill", runs["crash_drill"])
+    assert tasks["was_it_a_drill"] == "success"
+
+    # Three failures are survived ten seconds apart; the fourth is for good, and the table is right.
+    state, tasks = examples.ended("word_count_restore", runs["word_count_restore"])
+    assert state == "success", examples.explain("word_count_restore", runs["word_count_restore"])
+    assert tasks["count_words"] == "failed"
+    assert tasks["check_table"] == "success"
+    log = examples.api.task_log("word_count_restore", runs["word_count_restore"], "count_words")
+    assert "has failed for good: all 3 restarts of the fixed-delay strategy are used" in log
+    assert "restart 3 of 3, 10 s after the failure" in log
+
+    # What has arrived since is drained by the next run, which verifies only that.
+    produce(examples.kafka, "copy_source", [(str(n % 5), str(n)) for n in range(300, 400)])
+    newest = read_checkpoint(examples.files("copy_hourly")).committed
+    run = examples.run("drain_and_verify")
+    state, _ = examples.ended("drain_and_verify", run)
+    assert state == "success", examples.explain("drain_and_verify", run)
+    assert f"from batch {newest}" in examples.api.task_log("drain_and_verify", run, "verify")
+    assert sorted(int(r.value or 0) for r in read_all(examples.kafka, "copy_sink")) == list(range(400))
+
+
+def test_every_form_explains_itself(examples: Examples) -> None:
+    for dag in ("ip_count_exactly_once", "crash_drill"):
+        params = examples.api("GET", f"/dags/{dag}/details")["params"]
+        assert params, dag
+        for name, param in params.items():
+            assert param.get("description") or param["schema"].get("description"), f"{dag}: {name} has no description"
+            assert param["schema"].get("type"), f"{dag}: {name} has no type"
+
+
+def test_the_streams_are_assets(examples: Examples) -> None:
+    names = [asset["name"] for asset in examples.api("GET", "/assets", params={"limit": 100})["assets"]]
+    assert {"stream:ip_count", "stream:word_count", "stream:copy_hourly"} <= set(names)
+
+
+def test_a_bad_value_in_the_form_is_refused(examples: Examples) -> None:
+    from airflow_ckpt.exceptions import StackError
+
+    with pytest.raises(StackError, match="400"):
+        examples.run("crash_drill", {"point": "after_lunch"})
