@@ -10,10 +10,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import sink, verify
+from bench import sink, triggers, verify
 from bench.stack import kafka, spark_session
 
-PARTS = ("verify", "small", "throughput")
+PARTS = ("verify", "small", "throughput", "triggers")
 
 
 def main() -> None:
@@ -34,6 +34,9 @@ def main() -> None:
             reading = verify.rates(cluster, options.records, options.rounds, say)
         result["verify_rate_vs_plain_consumer"] = round(reading["verify"] / reading["plain"], 3)
         result["verify_memory_growth_mb"] = round(reading["memory_growth_mb"], 1)
+    if "triggers" in options.only:
+        with kafka() as cluster:
+            result["triggers"] = triggers.watch(cluster, say)
     if {"small", "throughput"} & set(options.only):
         small: dict[str, float] = {}
         rates: dict[str, float] = {}
