@@ -24,6 +24,19 @@ def verify(
     until: Annotated[int | None, typer.Option(help="End with this batch.")] = None,
     count_aborted: Annotated[bool, typer.Option(help="Read a second time to count aborted copies.")] = False,
     transaction_timeout: Annotated[float, typer.Option(help="Seconds a transaction may be open.")] = 60.0,
+    id_path: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            help="For a sink that another program writes: where a record has its id. key, value, header:NAME, or a path "
+            "into the JSON value such as $.order.id.",
+        ),
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="With --id: the topic whose ids must all be in the sink.")] = None,
+    source_id: Annotated[
+        str | None, typer.Option(help="Where the source's records have their id, if elsewhere.")
+    ] = None,
+    sequence: Annotated[bool, typer.Option(help="With --id: the ids are whole numbers without holes.")] = False,
     html: Annotated[Path | None, typer.Option(help="Also write the report to this file.")] = None,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
@@ -32,26 +45,37 @@ def verify(
     """Verify that every record is in the sink exactly once. Exit code 0 clean, 1 violated, 2 could not tell."""
     from airflow_ckpt.checkpoint.files import FsspecFiles
     from airflow_ckpt.exceptions import CkptError
+    from airflow_ckpt.verify.foreign import verify_foreign
     from airflow_ckpt.verify.report import as_html, as_text
     from airflow_ckpt.verify.verdict import EXIT_CODES, UNKNOWN
     from airflow_ckpt.verify.verification import Range, Subject
     from airflow_ckpt.verify.verification import verify as verify_stream
     from ckpt_stream.errors import StreamError
 
-    subject = Subject(
-        stream=sink_id or sink,
-        kafka=kafka_settings(bootstrap, kafka_config),
-        sink_id=sink_id or sink,
-        sink=sink,
-        group=group,
-        files=FsspecFiles(checkpoint) if checkpoint else None,
-        transaction_timeout=transaction_timeout,
-    )
+    if id_path is None and (source or source_id or sequence):
+        raise typer.BadParameter("--source, --source-id and --sequence go with --id.")
     try:
+        kafka = kafka_settings(bootstrap, kafka_config)
         with _bar(as_json) as progress:
-            verdict = verify_stream(
-                subject, depth=depth, batches=Range(after, until), count_aborted=count_aborted, progress=progress
-            )
+            if id_path is not None:
+                verdict = verify_foreign(
+                    kafka,
+                    sink,
+                    id_path=id_path,
+                    source=source,
+                    source_id_path=source_id,
+                    group=group,
+                    sequence=sequence,
+                    transaction_timeout=transaction_timeout,
+                    progress=progress,
+                )
+            else:
+                files = FsspecFiles(checkpoint) if checkpoint else None
+                name = sink_id or sink
+                subject = Subject(name, kafka, name, sink, group, files, transaction_timeout)
+                verdict = verify_stream(
+                    subject, depth=depth, batches=Range(after, until), count_aborted=count_aborted, progress=progress
+                )
     except (CkptError, StreamError) as error:
         # Not to be mistaken for a verdict: 1 would say that records were lost or doubled.
         sys.stderr.write(f"airflow-ckpt: could not tell: {error}\n")

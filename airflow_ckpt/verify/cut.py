@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from airflow_ckpt.kafka.offsets import Ends
 from airflow_ckpt.verify.ledger_check import Batch
-from airflow_ckpt.verify.sink_scan import Boundaries
+from ckpt_stream.sink_facts import Boundaries
 
 #: The markers of a committed transaction reach all its partitions within milliseconds; a running stream never stands still.
 SETTLE_SECONDS = 3.0
@@ -76,3 +76,14 @@ def _bounded(batches: Sequence[Batch], ends: Ends, topic: str, after: int | None
     cut = _cut(batches, ends.stable, topic, after, last)
     end = {p: min(stop, ends.stable.get(p, stop)) for p, stop in cut.end.items()}
     return Cut(cut.batches, cut.start, end, cut.boundaries, left_out=newest)
+
+
+def cut_beside(batches: Sequence[Batch], ledger: Sequence[Batch], ends: Ends, topic: str) -> Cut:
+    """The same batches in another topic that their transactions write to; ``ledger`` was read after its ends."""
+    last = batches[-1].number
+    following = next((b for b in ledger if b.number > last), None)
+    known = [*batches, following] if following else list(batches)
+    cut = _cut(known, ends.stable, topic, None, last)
+    return Cut(
+        cut.batches, cut.start, {p: min(stop, ends.stable.get(p, stop)) for p, stop in cut.end.items()}, cut.boundaries
+    )

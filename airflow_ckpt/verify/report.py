@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from html import escape
 from typing import Any
 
@@ -21,6 +22,7 @@ ROWS = (
     ("batches", "range"),
     ("source offsets read", "source_records"),
     ("records in the ledger", "ledger_records"),
+    ("records recomputed", "recomputed"),
     ("records in the sink (committed)", "sink_committed"),
     ("aborted copies hidden", "aborted_hidden"),
     ("lost", "lost"),
@@ -29,12 +31,20 @@ ROWS = (
     ("alien", "alien"),
     ("out of order", "out_of_order"),
     ("altered batches", "altered"),
+    ("dead letters", "dead_letters"),
     ("open transactions", "open_transactions"),
     ("seconds", "seconds"),
     ("records per second", "records_per_second"),
 )
 
+#: Shown only where they have a number: not every depth, nor every stream, has them.
+OPTIONAL = ("recomputed", "dead_letters")
+
 Document = Mapping[str, Any]
+
+
+def _rows(verdict: Document) -> list[tuple[str, str]]:
+    return [(label, _value(verdict, n)) for label, n in ROWS if n not in OPTIONAL or verdict.get(n) is not None]
 
 
 def _value(verdict: Document, name: str) -> str:
@@ -53,8 +63,8 @@ def as_text(verdict: Document) -> RenderableType:
     table = Table(title=f"stream {verdict['stream']}, depth {verdict['depth']}", show_header=False)
     table.add_column(style="dim")
     table.add_column(justify="right")
-    for label, name in ROWS:
-        table.add_row(label, _value(verdict, name))
+    for row in _rows(verdict):
+        table.add_row(*row)
     parts: list[RenderableType] = [table]
     for finding in verdict["findings"]:
         mark = "violation" if finding["violation"] else "cannot tell"
@@ -67,9 +77,9 @@ def as_text(verdict: Document) -> RenderableType:
 
 
 def as_html(verdict: Document, batches: Sequence[Document] = ()) -> str:
-    """The verdict as one HTML page; ``batches`` are those of the run record, for the plot of lag."""
+    """The verdict as one HTML page; ``batches`` are those of the run record, for the plot of the time per batch."""
     state = verdict["verdict"]
-    rows = "".join(f"<tr><td>{escape(label)}</td><td>{escape(_value(verdict, name))}</td></tr>" for label, name in ROWS)
+    rows = "".join(f"<tr><td>{escape(label)}</td><td>{escape(value)}</td></tr>" for label, value in _rows(verdict))
     findings = "".join(
         f"<li><b>{escape(f['kind'])}</b> {escape(f['what'])}"
         + (f"<br><i>What helps: {escape(f['helps'])}.</i>" if f["helps"] else "")
@@ -89,12 +99,18 @@ svg {{ width: 100%; height: auto; background: #f6f8fa; border-radius: 6px }} fig
 <p>{escape(WORDS[state])} &middot; depth {escape(verdict["depth"])} &middot; {escape(str(verdict["time"]))}</p>
 <table>{rows}</table>
 <h2>Findings</h2>{f"<ul>{findings}</ul>" if findings else "<p>None.</p>"}
-<figure>{_bars(verdict["batches"], faulty)}
-<figcaption>Records per batch: grey as the ledger claims, blue as found in the sink, red where a finding points.</figcaption>
-</figure>
+{_records(verdict["batches"], faulty)}
+{_throughput(verdict["batches"])}
 {_durations(batches)}
 </body></html>
 """
+
+
+def _records(batches: Sequence[Document], faulty: set[int]) -> str:
+    if not batches:
+        return ""
+    words = "Records per batch: grey as the ledger claims, blue as found in the sink, red where a finding points."
+    return f"<figure>{_bars(batches, faulty)}<figcaption>{words}</figcaption></figure>"
 
 
 def _bars(batches: Sequence[Document], faulty: set[int]) -> str:
@@ -117,6 +133,35 @@ def _bars(batches: Sequence[Document], faulty: set[int]) -> str:
             parts.append(f'<text x="{x + width / 2:.1f}" y="195" font-size="10" fill="#cf222e">{b["batch"]}</text>')
     label = f'<text x="30" y="15" font-size="11" fill="#59636e">{top:,} records</text>'
     return f'<svg viewBox="0 0 960 200" role="img" aria-label="records per batch">{label}{"".join(parts)}</svg>'
+
+
+def _throughput(batches: Sequence[Document]) -> str:
+    """What went in and what came out, batch by batch, over the time at which the batches were committed."""
+    known = [(t, b) for b in batches if b.get("source") is not None and (t := _seconds(b["time"])) is not None]
+    if len(known) < 2 or known[-1][0] <= known[0][0]:
+        return ""
+    first, last = known[0][0], known[-1][0]
+    top = max([1, *(max(b["source"], b["expected"]) for _, b in known)])
+    lines = ""
+    for name, colour in (("source", "#8250df"), ("expected", "#0969da")):
+        points = " ".join(
+            f"{30 + 900 * (t - first) / (last - first):.1f},{180 - 160 * b[name] / top:.1f}" for t, b in known
+        )
+        lines += f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+    rate = sum(b["source"] for _, b in known[1:]) / (last - first)
+    ends = f"{escape(str(known[0][1]['time']))} to {escape(str(known[-1][1]['time']))}"
+    return (
+        f'<figure><svg viewBox="0 0 960 200" role="img" aria-label="throughput"><text x="30" y="15" font-size="11" '
+        f'fill="#59636e">{top:,} per batch</text>{lines}</svg><figcaption>Over time, {ends}: violet the source offsets that '
+        f"each batch read, blue the records that it wrote; {rate:,.0f} source offsets per second.</figcaption></figure>"
+    )
+
+
+def _seconds(time: str) -> float | None:
+    try:
+        return datetime.fromisoformat(time).timestamp()
+    except ValueError:
+        return None
 
 
 def _durations(batches: Sequence[Document]) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from airflow_ckpt.verify.ledger_check import Batch
-from airflow_ckpt.verify.sink_scan import Scan, Sums
+from airflow_ckpt.verify.ledger_check import Batch, source_span
 from airflow_ckpt.verify.verdict import BatchSums, Finding
 from ckpt_stream.checksum import MASK
+from ckpt_stream.sink_facts import Scan, Sums
 
 NOT_WHERE = "turn on audit='record' for the stream to have each record named from now on"
 
@@ -47,11 +48,27 @@ def compare(batches: Sequence[Batch], scan: Scan, topic: str) -> Iterator[Findin
         )  # fmt: skip
 
 
-def sums(batches: Sequence[Batch], scan: Scan | None) -> list[BatchSums]:
-    return [
-        BatchSums(b.number, b.any.time, b.records, None if scan is None else scan.batches.get(b.number, Sums()).records)
-        for b in batches
-    ]
+def compare_dead_letters(batches: Sequence[Batch], scan: Scan, topic: str) -> Iterator[Finding]:
+    """The same for a dead-letter topic, which streams may share: what is too much there accuses nobody."""
+    for finding in compare(batches, scan, topic):
+        if finding.kind in ("surplus", "alien"):
+            helps = "give the stream a dead-letter topic of its own, or leave dead letters out of the verification"
+            yield replace(finding, kind="dead_letter_surplus", helps=helps, violation=False)
+        else:
+            helps = (
+                "find the malformed records in the source again; their batch is in the ledger with its source offsets"
+            )
+            yield replace(finding, kind=f"dead_letter_{finding.kind}", helps=helps)
+
+
+def sums(batches: Sequence[Batch]) -> list[BatchSums]:
+    """The batches as the ledger claims them."""
+    return [BatchSums(b.number, b.any.time, b.records, source=source_span([b])) for b in batches]
+
+
+def with_found(batches: Sequence[BatchSums], scan: Scan) -> list[BatchSums]:
+    """The same batches with what was found of each."""
+    return [replace(b, found=scan.batches.get(b.batch, Sums()).records) for b in batches]
 
 
 def check_retention(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
 from ckpt_stream.checksum import MASK, record_hasher
+from ckpt_stream.sink_facts import Boundaries, Scan, Sums
+
+__all__ = ["Boundaries", "Progress", "Scan", "ScanStuck", "Sums", "read_range", "reader_settings", "scan"]
 
 #: Messages per call into the client: large enough that the call itself costs nothing.
 AT_ONCE = 10_000
@@ -21,36 +22,6 @@ Progress = Callable[[int, int], None]
 
 class ScanStuck(CkptError):
     """The sink could not be read to the end."""
-
-
-@dataclass
-class Sums:
-    records: int = 0
-    checksum: int = 0
-
-
-@dataclass
-class Scan:
-    """What was found: sums by batch number (None: before the first batch)."""
-
-    batches: dict[int | None, Sums] = field(default_factory=dict)
-    records: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Boundaries:
-    """Per partition, the offsets at which each batch begins, in the order of the batches."""
-
-    numbers: Sequence[int]
-    offsets: Mapping[int, Sequence[int]]
-
-    def place(self, partition: int, offset: int) -> tuple[int | None, int]:
-        """The batch to which an offset belongs, and where the next one begins."""
-        begins = self.offsets.get(partition, ())
-        index = bisect_right(begins, offset)
-        following = begins[index] if index < len(begins) else 1 << 62
-        return (self.numbers[index - 1] if index else None), following
 
 
 def reader_settings(kafka: Mapping[str, Any], isolation: str = "read_committed") -> dict[str, Any]:
@@ -77,43 +48,57 @@ def scan(
     on_message: Callable[[Any, int | None], None] | None = None,
     isolation: str = "read_committed",
 ) -> Scan:
-    """Read [start, end) of every partition. The position decides when the end is reached: holes have no message."""
+    """Read [start, end) of every partition and add up each batch."""
+    result = Scan(topic=topic)
+    begun = time.perf_counter()
+    tally = _Tally(boundaries, end, result)
+    read_range(kafka, topic, start, end, lambda messages: tally.add(messages, on_message), progress, isolation)
+    tally.close()
+    result.seconds = time.perf_counter() - begun
+    return result
+
+
+def read_range(
+    kafka: Mapping[str, Any],
+    topic: str,
+    start: Mapping[int, int],
+    end: Mapping[int, int],
+    take: Callable[[Sequence[Any]], None],
+    progress: Progress | None = None,
+    isolation: str = "read_committed",
+) -> None:
+    """Read a topic once from start to end; what lies behind the end may be handed over too and is to be passed over."""
     from confluent_kafka import Consumer
 
     wanted = {p: (start.get(p, 0), stop) for p, stop in end.items() if start.get(p, 0) < stop}
-    result = Scan()
-    begun = time.perf_counter()
-    if wanted:
-        consumer = Consumer(reader_settings(kafka, isolation))
-        try:
-            _read(consumer, topic, wanted, boundaries, result, progress, on_message)
-        finally:
-            consumer.close()
-    result.seconds = time.perf_counter() - begun
-    return result
+    if not wanted:
+        return
+    consumer = Consumer(reader_settings(kafka, isolation))
+    try:
+        _read(consumer, topic, wanted, take, progress)
+    finally:
+        consumer.close()
 
 
 def _read(
     consumer: Any,
     topic: str,
     wanted: Mapping[int, tuple[int, int]],
-    boundaries: Boundaries,
-    result: Scan,
+    take: Callable[[Sequence[Any]], None],
     progress: Progress | None,
-    on_message: Callable[[Any, int | None], None] | None,
 ) -> None:
+    """The position decides when the end is reached: holes have no message."""
     from confluent_kafka import TopicPartition
 
     partitions = [TopicPartition(topic, p, start) for p, (start, _) in wanted.items()]
     consumer.assign(partitions)
     total = sum(stop - start for start, stop in wanted.values())
-    tally = _Tally(boundaries, {p: stop for p, (_, stop) in wanted.items()}, result)
     left = dict(wanted)
     last_sign = time.monotonic()
     while left:
         messages = consumer.consume(AT_ONCE, 0.1)
         if messages:
-            tally.add(messages, on_message)
+            take(messages)
             last_sign = time.monotonic()
         for position in consumer.position([TopicPartition(topic, p) for p in left]):
             if position.offset >= left[position.partition][1]:
@@ -125,7 +110,6 @@ def _read(
             raise ScanStuck(
                 f"{topic} was not read to its end: partitions {sorted(left)} gave nothing for {SILENCE_SECONDS:.0f} s."
             )
-    tally.close()
 
 
 class _Tally:

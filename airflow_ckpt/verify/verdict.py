@@ -9,6 +9,8 @@ CLEAN, VIOLATED, UNKNOWN = "clean", "violated", "unknown"
 EXIT_CODES = {CLEAN: 0, VIOLATED: 1, UNKNOWN: 2}
 
 LEDGER, SINK, RECOMPUTE = "ledger", "sink", "recompute"
+#: A sink that was not written by us: its records are told apart by an id that they carry.
+FOREIGN = "foreign"
 DEPTHS = (LEDGER, SINK, RECOMPUTE)
 
 
@@ -41,6 +43,8 @@ class BatchSums:
     time: str
     expected: int
     found: int | None = None
+    #: Source offsets that it covers.
+    source: int | None = None
 
 
 @dataclass
@@ -53,6 +57,8 @@ class Verdict:
     last_batch: int | None = None
     source_records: int | None = None
     ledger_records: int = 0
+    #: Records that the transform gives when it is run once more (depth `recompute`).
+    recomputed: int | None = None
     sink_committed: int | None = None
     aborted_hidden: int | None = None
     lost: int | None = None
@@ -61,6 +67,8 @@ class Verdict:
     alien: int | None = None
     out_of_order: int | None = None
     altered: int | None = None
+    #: Records found in dead-letter topics.
+    dead_letters: int | None = None
     open_transactions: int = 0
     findings: list[Finding] = field(default_factory=list)
     batches: list[BatchSums] = field(default_factory=list)

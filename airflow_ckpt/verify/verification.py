@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.kafka.offsets import Ends, Kafka, admin_client, ends_of, group_offsets, topic_settings
 from airflow_ckpt.verify.audit import Audit
-from airflow_ckpt.verify.cut import Cut, take_cut
+from airflow_ckpt.verify.conclusion import conclude
+from airflow_ckpt.verify.cut import SETTLE_SECONDS, Cut, cut_beside, take_cut
 from airflow_ckpt.verify.ledger_check import (
     Batch,
     batches_of,
@@ -19,7 +20,9 @@ from airflow_ckpt.verify.ledger_check import (
     check_lanes,
     source_span,
 )
-from airflow_ckpt.verify.sink_check import check_retention, compare, sums
+from airflow_ckpt.verify.plan import DEAD_LETTERS, Plan, Target
+from airflow_ckpt.verify.plan import SINK as SINK_ROLE
+from airflow_ckpt.verify.sink_check import check_retention, sums
 from airflow_ckpt.verify.sink_scan import Progress, scan
 from airflow_ckpt.verify.transactions import check_open
 from airflow_ckpt.verify.verdict import LEDGER, SINK, Finding, Verdict
@@ -27,6 +30,7 @@ from ckpt_stream.decision import CheckpointEnd
 from ckpt_stream.files import ReadableFiles
 from ckpt_stream.ledger import LedgerRecord, ledger_topic
 from ckpt_stream.ledger_reader import open_reader, read_lane
+from ckpt_stream.sink_facts import Scan
 from ckpt_stream.start_of_run import checkpoint_end
 
 
@@ -57,23 +61,64 @@ def verify(
     depth: str = SINK,
     batches: Range = Range(),
     count_aborted: bool = False,
+    dead_letters: bool = True,
     progress: Progress | None = None,
 ) -> Verdict:
     """The verdict on a stream. Never raises for what it finds; only for what keeps it from looking (Kafka away)."""
+    begun = time.perf_counter()
+    made = plan(subject, depth=depth, batches=batches, count_aborted=count_aborted, dead_letters=dead_letters)
+    verdict = conclude(made, scan_here(made, subject.kafka, progress))
+    verdict.seconds = round(time.perf_counter() - begun, 3)
+    return verdict
+
+
+def plan(
+    subject: Subject,
+    *,
+    depth: str = SINK,
+    batches: Range = Range(),
+    count_aborted: bool = False,
+    dead_letters: bool = True,
+) -> Plan:
+    """Everything but the reading of the sink: the checks of the ledger, and the cut that is to be read."""
     if depth not in (LEDGER, SINK):
-        raise CkptError(f"depth={depth!r} is none of {LEDGER}, {SINK}; `recompute` runs as a Spark job.")
+        raise CkptError(
+            f"depth={depth!r} is none of {LEDGER}, {SINK}. `recompute` runs as a Spark job: submit the stream's application "
+            'with "recompute": {"result": <file>} in its configuration.'
+        )
     begun = time.perf_counter()
     verdict = Verdict(subject.stream, depth, time=datetime.now(UTC).isoformat(timespec="seconds"))
     look = _Look(subject)
-    ends = look.ends(subject.sink)
-    if ends is None:
-        verdict.findings.append(_missing(subject.sink, "sink"))
+    made = Plan(verdict)
+    if look.ends(subject.sink) is None:
+        verdict.findings.append(missing_topic(subject.sink, "sink"))
     elif look.lanes_count() is None:
-        verdict.findings.append(_missing(ledger_topic(subject.sink_id), "ledger"))
+        verdict.findings.append(missing_topic(ledger_topic(subject.sink_id), "ledger"))
     else:
-        _fill(verdict, subject, look, depth, batches, count_aborted, progress)
+        cut, ends = _check_ledger(verdict, subject, look, batches)
+        targets: list[Target] = []
+        if depth == SINK:
+            targets += _sink_target(verdict, subject, look, cut, ends)
+            if dead_letters:
+                targets += _dead_letter_targets(verdict, look, cut)
+        last = cut.batches[-1] if cut.batches else None
+        until = {"batch": last.number, "query_id": last.any.query_id} if last else None
+        made = Plan(verdict, tuple(targets), count_aborted, until)
     verdict.seconds = round(time.perf_counter() - begun, 3)
-    return verdict
+    return made
+
+
+def scan_here(made: Plan, kafka: Kafka, progress: Progress | None = None) -> Iterator[Scan]:
+    """Read what the plan names in this process, one topic after the other."""
+    for target in made.targets:
+        audit = Audit(target.batches, target.topic) if target.audited else None
+        where = (target.topic, target.start, target.end, target.boundaries)
+        found = scan(kafka, *where, progress, audit)
+        if audit is not None:
+            found.audit = audit.finish()
+        if made.count_aborted and target.role == SINK_ROLE:
+            found.uncommitted = scan(kafka, *where, None, None, "read_uncommitted").records
+        yield found
 
 
 class _Look:
@@ -97,6 +142,17 @@ class _Look:
             self.lanes = [read_lane(reader, self.ledger, lane) for lane in range(self.lanes_count() or 0)]
         return batches_of(self.lanes)
 
+    def read_settled(self) -> list[Batch]:
+        """The batches once no transaction is open in the ledger, so that a commit seen elsewhere is seen here too."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while (ends := self.ends(self.ledger)) is not None and ends.held_back and time.monotonic() < deadline:
+            time.sleep(0.05)
+        lanes = self.lanes
+        try:
+            return self.read_batches()
+        finally:
+            self.lanes = lanes
+
     def read_sink_ends(self) -> Ends:
         ends = self.ends(self.subject.sink)
         if ends is None:
@@ -104,7 +160,7 @@ class _Look:
         return ends
 
 
-def _missing(topic: str, role: str) -> Finding:
+def missing_topic(topic: str, role: str) -> Finding:
     return Finding(
         "no_topic",
         f"The {role} topic {topic} does not exist.",
@@ -114,15 +170,8 @@ def _missing(topic: str, role: str) -> Finding:
     )
 
 
-def _fill(
-    verdict: Verdict,
-    subject: Subject,
-    look: _Look,
-    depth: str,
-    wanted: Range,
-    count_aborted: bool,
-    progress: Progress | None,
-) -> None:
+def _check_ledger(verdict: Verdict, subject: Subject, look: _Look, wanted: Range) -> tuple[Cut, Ends]:
+    """Ledger, checkpoint, group and open transactions; and the cut through the sink, with the sink's ends."""
     group = group_offsets(look.admin, subject.group) if subject.group else {}
     before = checkpoint_end(subject.files) if subject.files else None
     cut, batches, ends = take_cut(
@@ -148,61 +197,64 @@ def _fill(
     verdict.last_batch = cut.batches[-1].number if cut.batches else None
     verdict.ledger_records = sum(b.records for b in cut.batches)
     verdict.source_records = source_span(cut.batches)
-    verdict.batches = sums(cut.batches, None)
-    if depth == SINK:
-        _scan_sink(verdict, subject, look, cut, ends, count_aborted, progress)
-    if cut.batches and not verdict.findings:
-        last = cut.batches[-1]
-        verdict.verified_until = {"batch": last.number, "query_id": last.any.query_id}
+    verdict.batches = sums(cut.batches)
+    return cut, ends
 
 
-def _scan_sink(
-    verdict: Verdict,
-    subject: Subject,
-    look: _Look,
-    cut: Cut,
-    ends: Ends,
-    count_aborted: bool,
-    progress: Progress | None,
-) -> None:
-    add = verdict.findings.extend
+def _sink_target(verdict: Verdict, subject: Subject, look: _Look, cut: Cut, ends: Ends) -> Iterator[Target]:
     policy = topic_settings(look.admin, subject.sink).get("cleanup.policy", "delete")
     unknown = list(check_retention(cut.batches, cut.start, ends.earliest, subject.sink, policy))
-    add(unknown)
-    if unknown:
-        return
-    audited = bool(cut.batches) and all(r.audited for b in cut.batches for r in b.lanes.values())
-    audit = Audit(cut.batches, subject.sink) if audited else None
-    found = scan(subject.kafka, subject.sink, cut.start, cut.end, cut.boundaries, progress, audit)
-    verdict.audited = audited
-    verdict.sink_committed = found.records
-    verdict.records_per_second = round(found.records / found.seconds) if found.seconds else None
-    verdict.batches = sums(cut.batches, found)
-    differences = list(compare(cut.batches, found, subject.sink))
-    if audit is not None:
-        audit.finish()
-        add(audit.findings)
-        # The sums still have a say: an altered record has its name and place.
-        add(f for f in differences if f.kind == "altered" or not audit.findings)
-        verdict.lost, verdict.duplicated, verdict.alien = audit.lost, audit.duplicated, audit.alien
-        verdict.torn, verdict.out_of_order = audit.torn, audit.out_of_order
-    else:
-        add(differences)
-        _numbers_from_sums(verdict, differences)
-    verdict.altered = sum(f.kind == "altered" for f in differences)
-    if count_aborted:
-        both = scan(subject.kafka, subject.sink, cut.start, cut.end, cut.boundaries, None, None, "read_uncommitted")
-        verdict.aborted_hidden = both.records - found.records
+    verdict.findings.extend(unknown)
+    if not unknown:
+        audited = bool(cut.batches) and all(r.audited for b in cut.batches for r in b.lanes.values())
+        yield Target.of(cut, subject.sink, SINK_ROLE, audited=audited)
 
 
-def _numbers_from_sums(verdict: Verdict, differences: list[Finding]) -> None:
-    """Without the audit header the sums tell how many are missing or too many, not which, nor in what order."""
-    verdict.lost = sum(f.records or 0 for f in differences if f.kind == "lost")
-    surplus = sum(f.records or 0 for f in differences if f.kind == "surplus")
-    alien = sum(f.records or 0 for f in differences if f.kind == "alien")
-    verdict.duplicated = None if surplus else 0
-    verdict.alien = None if surplus else alien
-    verdict.torn = None if differences else 0
+def _dead_letter_targets(verdict: Verdict, look: _Look, cut: Cut) -> Iterator[Target]:
+    """The dead-letter topics that the batches name, with what the ledger claims of each."""
+    topics = {r.dead_letter_topic for b in cut.batches for r in b.lanes.values() if r.dead_letter_topic}
+    for topic in sorted(topics):
+        ends = look.ends(topic)
+        if ends is None:
+            verdict.findings.append(missing_topic(topic, "dead-letter"))
+            continue
+        # A batch may have been committed since the cut: where it began bounds the newest one of the cut.
+        beside = cut_beside(cut.batches, look.read_settled(), ends, topic)
+        beside = replace(beside, batches=[_dead_letters_of(b, topic) for b in cut.batches])
+        policy = topic_settings(look.admin, topic).get("cleanup.policy", "delete")
+        unknown = list(check_retention(beside.batches, beside.start, ends.earliest, topic, policy))
+        unknown += _check_new_partitions(cut.batches, ends, topic)
+        verdict.findings.extend(unknown)
+        if not unknown:
+            yield Target.of(beside, topic, DEAD_LETTERS)
+
+
+def _check_new_partitions(batches: Sequence[Batch], ends: Ends, topic: str) -> Iterator[Finding]:
+    """A run looks at the dead-letter topic's partitions when it starts: of one added later nobody knows the batches."""
+    naming = [b for b in batches if any(r.dead_letter_topic == topic for r in b.lanes.values())]
+    for partition, end in ends.stable.items():
+        if end > 0 and any(partition not in b.sink_start(topic) for b in naming):
+            yield Finding(
+                "dead_letter_partition",
+                f"{topic}-{partition} was added while the stream ran: its records cannot be told apart by batch.",
+                "restart the stream after partitions were added, and verify a range that begins there",
+                topic=topic,
+                partition=partition,
+                violation=False,
+            )
+
+
+def _dead_letters_of(batch: Batch, topic: str) -> Batch:
+    """The batch as the dead-letter topic should show it."""
+    return Batch(
+        batch.number,
+        {
+            lane: replace(r, records=r.dead_letters, checksum=r.dead_letter_checksum)
+            if r.dead_letter_topic == topic
+            else replace(r, records=0, checksum=0)
+            for lane, r in batch.lanes.items()
+        },
+    )
 
 
 def _check_history(batches: list[Batch], cut: Cut, wanted: Range) -> Iterator[Finding]:

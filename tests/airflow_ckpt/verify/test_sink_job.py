@@ -1,0 +1,215 @@
+"""The Spark job's rules against those of the scan in process: the same findings for any history, clean or not."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.kafka.offsets import Ends
+from airflow_ckpt.verify.audit import Audit
+from airflow_ckpt.verify.conclusion import conclude
+from airflow_ckpt.verify.cut import take_cut
+from airflow_ckpt.verify.ledger_check import batches_of
+from airflow_ckpt.verify.plan import DEAD_LETTERS, SINK, Plan, Target
+from airflow_ckpt.verify.sink_check import sums
+from airflow_ckpt.verify.sink_scan import Scan, _Tally
+from airflow_ckpt.verify.verdict import Verdict
+from ckpt_stream.errors import ConfigError
+from ckpt_stream.sink_arrays import NONE, Collector, account_lane
+from ckpt_stream.sink_facts import FactsFormatError, Sums, parse_name, scans_from_json, scans_to_json
+from ckpt_stream.sink_job import gather_lanes, gather_sums, job_from_json
+from tests.airflow_ckpt.verify.test_histories import (
+    HASH,
+    TOPIC,
+    Message,
+    Model,
+    alter,
+    foreign,
+    histories,
+    remove,
+    repeat,
+    written,
+)
+
+pytestmark = pytest.mark.unit
+
+
+def plan_of(model: Model) -> Plan:
+    high = dict(enumerate(model.ends))
+    ends = Ends(dict.fromkeys(high, 0), high, high)
+    cut, _, _ = take_cut(lambda: batches_of(model.lanes), lambda: ends, TOPIC, settle_seconds=0)
+    verdict = Verdict("s", "sink", batches=sums(cut.batches))
+    last = {"batch": cut.batches[-1].number, "query_id": "q"}
+    return Plan(verdict, (Target.of(cut, TOPIC, SINK, audited=model.audited),), until=last)
+
+
+def in_range(model: Model, target: Target) -> list[Message]:
+    """The topic in the order of its offsets, as a consumer gets it."""
+    messages = [m for m in model.messages if target.start[m.place] <= m.at < target.end[m.place]]
+    return sorted(messages, key=lambda m: (m.place, m.at))
+
+
+def scan_in_process(model: Model, target: Target) -> Scan:
+    scan, audit = Scan(topic=TOPIC), Audit(target.batches, TOPIC) if target.audited else None
+    tally = _Tally(target.boundaries, target.end, scan)
+    tally.add(in_range(model, target), audit)
+    tally.close()
+    if audit is not None:
+        scan.audit = audit.finish()
+    return scan
+
+
+def scan_as_job(model: Model, plan: Plan, chunk: int) -> Scan:
+    """What Spark does, without Spark: the same functions over the same columns, from the job's own document."""
+    job = job_from_json(json.dumps(plan.job({"bootstrap.servers": "b", "sasl.password": "x"}, "file:/r.json")))
+    (target,) = job.targets
+    rows = [_row(m) for m in in_range(model, plan.targets[0])]
+    tasks = [[row for row in rows if row["partition"] == p] for p in {row["partition"] for row in rows}]
+    found: list[Any] = []
+    for task in tasks:
+        batches = [pa.RecordBatch.from_pylist(task[i : i + chunk]) for i in range(0, len(task), chunk)]
+        for out in Collector(target.boundaries, target.lanes)(batches):
+            found += out.to_pylist()
+    scan = gather_sums(found, target)
+    if target.lanes is not None and scan.audit is not None:
+        groups: dict[tuple[int, int], list[Any]] = defaultdict(list)
+        for row in rows:
+            expected = target.lanes.get((row["batch"], row["lane"]))
+            if expected is not None and row["place"] < expected:
+                groups[row["batch"], row["lane"]].append({**row, "expected": expected})
+        lanes = [row for group in groups.values() for row in account_lane(pa.Table.from_pylist(group)).to_pylist()]
+        gather_lanes(lanes, target, scan.audit)
+    return scan
+
+
+def _row(message: Message) -> dict[str, Any]:
+    name = (parse_name(message.name) if message.name else None) or (NONE, NONE, NONE)
+    hashed = int(np.uint64(HASH(message.key(), message.value())).astype(np.int64))
+    return {
+        "partition": message.place,
+        "offset": message.at,
+        "hash": hashed,
+        **dict(zip(("batch", "lane", "place"), name, strict=True)),
+    }
+
+
+def swap(model: Model, data: Any) -> None:
+    """Two records change places, with their names."""
+    if len(model.messages) > 1:
+        i, j = 0, len(model.messages) - 1
+        a, b = model.messages[i], model.messages[j]
+        model.messages[i] = Message(a.place, a.at, b.record, b.name)
+        model.messages[j] = Message(b.place, b.at, a.record, a.name)
+
+
+def rename(model: Model, data: Any) -> None:
+    """A record names a batch, a lane or a place that there is not."""
+    index = data.draw(st.integers(0, len(model.messages) - 1))
+    name = data.draw(st.sampled_from([b"99/0/0", b"0/99999/0", b"0/0/9999", b"x", b"0/0", b"-1/0/0", b"0/0/0\n"]))
+    old = model.messages[index]
+    model.messages[index] = Message(old.place, old.at, old.record, name)
+
+
+@settings(max_examples=200, deadline=None)
+@given(histories, st.booleans(), st.integers(1, 7), st.data())
+def test_job_and_process_give_the_same_verdict(
+    history: Sequence[tuple[Sequence[int], int]], audited: bool, chunk: int, data: Any
+) -> None:
+    model = written([*history, ([3], 0), ([2], 0)], audited)
+    for fault in data.draw(st.lists(st.sampled_from([remove, repeat, alter, foreign, swap, rename]), max_size=3)):
+        if model.messages:
+            fault(model, data)
+    plan = plan_of(model)
+    here = conclude(plan, [scan_in_process(model, plan.targets[0])])
+    job = conclude(plan, [scan_as_job(model, plan, chunk)])
+    assert _told(job) == _told(here)
+
+
+def _told(verdict: Verdict) -> dict[str, Any]:
+    """Everything but what depends on the clock."""
+    return {k: v for k, v in verdict.as_dict().items() if k not in ("seconds", "records_per_second")}
+
+
+def test_the_comparison_above_can_fail() -> None:
+    model = written([([3], 0), ([2], 0)], True)
+    plan = plan_of(model)
+    whole = scan_in_process(model, plan.targets[0])
+    del model.messages[0]
+    assert _told(conclude(plan, [scan_as_job(model, plan, 2)])) != _told(conclude(plan, [whole]))
+
+
+def test_a_plan_comes_back_from_json_with_the_same_conclusion() -> None:
+    model = written([([3, 2], 0), ([2, 1], 1)], True)
+    foreign(model, None)
+    plan = plan_of(model)
+    again = Plan.from_json(plan.to_json())
+    assert again.offsets == plan.offsets
+    assert again.job({}, "r") == plan.job({}, "r")
+    found = scans_from_json(scans_to_json([scan_in_process(model, plan.targets[0])]))
+    assert _told(conclude(again, found)) == _told(conclude(plan, found))
+    assert conclude(again, found).alien == 1
+    with pytest.raises(CkptError, match="format 7"):
+        Plan.from_json('{"format": 7}')
+
+
+def test_a_conclusion_changes_nothing_in_its_plan() -> None:
+    model = written([([3], 0)], False)
+    plan = plan_of(model)
+    before = plan.to_json()
+    foreign(model, None)
+    conclude(plan, [scan_in_process(model, plan.targets[0])])
+    assert plan.to_json() == before
+
+
+def test_a_topic_that_nobody_has_read_is_not_called_clean() -> None:
+    plan = plan_of(written([([3], 0)], False))
+    verdict = conclude(plan, [])
+    assert verdict.verdict == "unknown"
+    assert [f.kind for f in verdict.findings] == ["not_scanned"]
+    assert verdict.verified_until is None
+
+
+def test_secrets_stay_out_of_the_job_and_are_refused_in_it() -> None:
+    plan = plan_of(written([([3], 0)], False))
+    document = plan.job({"bootstrap.servers": "b", "sasl.password": "x"}, "r")
+    assert document["kafka"] == {"bootstrap.servers": "b"}
+    with pytest.raises(ConfigError, match=r"sasl\.password"):
+        job_from_json(json.dumps({**document, "kafka": {"sasl.password": "x"}}))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        job_from_json("[]")
+
+
+def test_a_result_of_another_kind_is_refused() -> None:
+    for text in ("", "{}", '{"format": 1}', '{"format": 2, "scans": []}', '{"format": 1, "scans": [{}]}'):
+        with pytest.raises(FactsFormatError):
+            scans_from_json(text)
+
+
+def test_dead_letters_that_are_missing_accuse_and_those_too_many_do_not() -> None:
+    model = written([([3], 0)], False)
+    target = Target.of(_cut(model), "dead", DEAD_LETTERS)
+    plan = Plan(Verdict("s", "sink"), (target,))
+    claimed = Sums(3, sum(r.checksum for r in model.lanes[0]))
+    exact = conclude(plan, [Scan({0: claimed}, 3, topic="dead")])
+    assert (exact.verdict, exact.dead_letters) == ("clean", 3)
+    fewer = conclude(plan, [Scan({0: Sums(2, 5)}, 2, topic="dead")])
+    assert (fewer.verdict, [f.kind for f in fewer.findings]) == ("violated", ["dead_letter_lost"])
+    other = conclude(plan, [Scan({0: Sums(3, 5)}, 3, topic="dead")])
+    assert (other.verdict, [f.kind for f in other.findings]) == ("violated", ["dead_letter_altered"])
+    shared = conclude(plan, [Scan({0: Sums(4, 5)}, 4, topic="dead")])
+    assert (shared.verdict, [f.kind for f in shared.findings]) == ("unknown", ["dead_letter_surplus"])
+
+
+def _cut(model: Model) -> Any:
+    high = dict(enumerate(model.ends))
+    ends = Ends(dict.fromkeys(high, 0), high, high)
+    return take_cut(lambda: batches_of(model.lanes), lambda: ends, TOPIC, settle_seconds=0)[0]
