@@ -11,7 +11,7 @@ SETUP_LOG := build/setup.log
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo up down status test test-unit test-cluster faults lint bench clean java
+.PHONY: help setup demo up down status test test-unit test-cluster test-browser faults lint bench clean java
 
 ##@ First steps
 help: ## Show this list
@@ -34,13 +34,16 @@ status: setup ## Show what runs, and where
 
 ##@ Tests
 test: java setup lint ## Lint, unit, integration and the quick fault tests, on a real Kafka, Spark and Airflow
-	@.venv/bin/pytest -m "not slow and not cluster" $(ARGS)
+	@.venv/bin/pytest -m "not slow and not cluster and not browser" $(ARGS)
 
 test-unit: setup ## Only the tests that start nothing
 	@.venv/bin/pytest -m unit $(ARGS)
 
 test-cluster: java setup ## The tests on an HDFS and a YARN of their own (the first time it downloads 90 MB)
 	@.venv/bin/pytest -m cluster $(ARGS)
+
+test-browser: java setup ## The example DAG through Airflow's UI (apt-get install chromium chromium-driver)
+	@.venv/bin/pytest -m browser $(ARGS)
 
 faults: java setup ## All fault tests: kill, freeze and corrupt things, then count records
 	@.venv/bin/pytest -m faults $(ARGS)

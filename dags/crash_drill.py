@@ -59,7 +59,7 @@ with DAG(
     @task
     def light_the_fire(source: str, sink: str, params: dict[str, int]) -> int:
         """Scratch topics, and records in the source."""
-        KafkaAdminClientHook(stream.kafka_conn_id).create_topic([(source, 2, 1), (sink, 2, 1)])
+        KafkaAdminClientHook(stream.kafka_conn_id).create_topic([(source, 2, -1), (sink, 2, -1)])
         producer = KafkaProducerHook(stream.kafka_conn_id).get_producer()
         for number in range(params["records"]):
             producer.produce(source, key=str(number % 97), value=str(number), on_delivery=None)

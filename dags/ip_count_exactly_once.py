@@ -29,10 +29,14 @@ with DAG(
             "ip_count", **TOPIC, title="Stream", section="Stream",
             description="Names the stream, its consumer group and its ledger. A new name is a new stream.",
         ),
-        "source": Param("ip_count_source", **TOPIC, section="Stream", description="Topic with access-log lines."),
-        "sink": Param("ip_count_sink", **TOPIC, section="Stream", description="Topic for the counts."),
+        "source": Param(
+            "ip_count_source", **TOPIC, title="Source", section="Stream", description="Topic with access-log lines.",
+        ),
+        "sink": Param(
+            "ip_count_sink", **TOPIC, title="Sink", section="Stream", description="Topic for the counts.",
+        ),
         "guarantee": Param(
-            "exactly_once", type="string", enum=["exactly_once", "at_least_once"], section="Stream",
+            "exactly_once", type="string", enum=["exactly_once", "at_least_once"], title="Guarantee", section="Stream",
             values_display={"exactly_once": "exactly once (transactions)", "at_least_once": "at least once (Spark's sink)"},
             description="At least once is Spark's own sink: for comparison only, a crash doubles records.",
         ),

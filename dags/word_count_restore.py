@@ -37,7 +37,7 @@ with DAG(
     @task
     def say_words(source: str, sink: str) -> None:
         """Make two topics, and say the words."""
-        KafkaAdminClientHook(stream.kafka_conn_id).create_topic([(source, 1, 1), (sink, 1, 1)])
+        KafkaAdminClientHook(stream.kafka_conn_id).create_topic([(source, 1, -1), (sink, 1, -1)])
         producer = KafkaProducerHook(stream.kafka_conn_id).get_producer()
         for word in WORDS:
             producer.produce(source, value=word)

@@ -57,11 +57,6 @@ class DyingSubmit(SparkStreamSubmitOperator):
         ProcessRunner.start = start_and_die
         return super().execute(context)
 
-def one(dag_id, operator, **arguments):
-    with DAG(dag_id, schedule=None):
-        operator(task_id="it", stream=stream, deferrable=True, poll_interval="1 s", **arguments)
-    return dag_id
-
 with DAG("submit", schedule=None):
     SparkStreamSubmitOperator(task_id="it", stream=stream, deferrable=True, poll_interval="1 s")
 with DAG("submit_here", schedule=None):
@@ -80,6 +75,10 @@ with DAG("stop", schedule=None):
     SparkStreamStopOperator(task_id="it", stream=stream, deferrable=True, poll_interval="1 s")
 with DAG("verify", schedule=None):
     ExactlyOnceVerifyOperator(task_id="it", stream=stream)
+with DAG("verify_by_spark", schedule=None):
+    ExactlyOnceVerifyOperator(task_id="it", stream=stream, engine="spark", deferrable=True, poll_interval="1 s")
+with DAG("recompute", schedule=None):
+    ExactlyOnceVerifyOperator(task_id="it", stream=stream, depth="recompute", deferrable=True, poll_interval="1 s")
 with DAG("kill_on_end", schedule=None):
     CheckpointProgressSensor(
         task_id="it", stream=stream, deferrable=True, poll_interval="1 s", batches=1000, on_kill_action="kill"

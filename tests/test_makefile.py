@@ -23,6 +23,7 @@ TARGETS = [
     "test",
     "test-unit",
     "test-cluster",
+    "test-browser",
     "faults",
     "lint",
     "bench",

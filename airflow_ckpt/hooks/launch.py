@@ -40,12 +40,12 @@ def make_launch(stream: Stream, order: Order, connections: Connections, runner: 
 def _fill(
     folder: Path, stream: Stream, order: Order, connections: Connections, runner: Runner, settings: Settings
 ) -> Launch:
-    document = json.loads(stream.document(connections.kafka, order.token))
+    document = dict(order.document or json.loads(stream.document(connections.kafka, order.token)))
     if order.accept_data_loss:
         document["accept_data_loss"] = True
     write_private(folder / "stream.json", json.dumps(document, indent=1))
     secret_files = _write_secrets(folder, connections.kafka)
-    application = _application(stream, settings, folder)
+    application = _application(stream, order.application or stream.application, settings, folder)
     py_files = [*stream.py_files]
     if not application.startswith("local://"):
         py_files.insert(0, str(_zip_library(folder / "ckpt_stream.zip")))
@@ -86,9 +86,8 @@ def _write_secrets(folder: Path, kafka: Mapping[str, Any]) -> list[str]:
     return [str(path)]
 
 
-def _application(stream: Stream, settings: Settings, folder: Path) -> str:
+def _application(stream: Stream, application: str, settings: Settings, folder: Path) -> str:
     """A copy of the application: a DAG bundle's folder may be gone when the driver is started again."""
-    application = stream.application
     if "://" in application and not application.startswith("file://"):
         return application
     path = Path(application.removeprefix("file://"))

@@ -17,9 +17,10 @@ from airflow_ckpt.hooks.settings import read_settings
 from airflow_ckpt.hooks.stream import StreamHook
 from airflow_ckpt.links.spark_ui import SparkUiLink
 from airflow_ckpt.metrics import count, report
+from airflow_ckpt.runners.base import UNKNOWN, Handle
 from airflow_ckpt.streams.control import GivenUp, StreamControl
 from airflow_ckpt.streams.duration import Duration, to_timedelta
-from airflow_ckpt.streams.goal import REACHED, WAITING, Goal, waiting_line
+from airflow_ckpt.streams.goal import FAILED, REACHED, WAITING, Goal, waiting_line
 from airflow_ckpt.streams.preflight import PreflightRefused
 from airflow_ckpt.streams.status import StreamStatus
 from airflow_ckpt.streams.stream import Stream, is_template
@@ -58,7 +59,15 @@ class Pause:
     then: str
 
 
-Step = Done | Wait | Pause
+@dataclass(frozen=True)
+class Job:
+    """Wait until a job beside the stream has ended, then call the method named."""
+
+    handle: Mapping[str, Any]
+    then: str
+
+
+Step = Done | Wait | Pause | Job
 
 
 class StreamOperator(BaseOperator):
@@ -168,8 +177,10 @@ class StreamOperator(BaseOperator):
         limit = {"deadline": (datetime.now(UTC) + timeout).isoformat()} if timeout else {}
         return Goal(**{**limit, **wanted})
 
-    def _defer(self, step: Wait | Pause, by: str) -> None:
-        goal = step.goal if isinstance(step, Wait) else Goal(until=_moment(step.seconds))
+    def _defer(self, step: Wait | Pause | Job, by: str) -> None:
+        goal = step.goal if isinstance(step, Wait) else Goal()
+        if isinstance(step, Pause):
+            goal = Goal(until=_moment(step.seconds))
         self.defer(
             trigger=CheckpointProgressTrigger(
                 stream=self.stream.as_dict(),
@@ -179,12 +190,15 @@ class StreamOperator(BaseOperator):
                 on_kill_action=self.on_kill_action,
                 by=by,
                 pause=isinstance(step, Pause),
+                handle=step.handle if isinstance(step, Job) else None,
             ),
             method_name="on_event",
         )
 
-    def _wait_here(self, step: Wait | Pause, control: StreamControl) -> Event:
+    def _wait_here(self, step: Wait | Pause | Job, control: StreamControl) -> Event:
         """The same wait in this worker."""
+        if isinstance(step, Job):
+            return self._job_here(step, control)
         if isinstance(step, Pause):
             time.sleep(step.seconds)
             return {"outcome": REACHED, "reason": "", "status": None, "goal": {}, "then": step.then}
@@ -203,6 +217,20 @@ class StreamOperator(BaseOperator):
             self.log.info("%s", waiting_line(outcome, step.goal, now))
             report(status)
             time.sleep(self._poll_seconds)
+
+    def _job_here(self, step: Job, control: StreamControl) -> Event:
+        handle = Handle.from_dict(step.handle)
+        while (state := control.runner.look(handle)).live or state.state == UNKNOWN:
+            self.log.info("the job is %s: %s", state.state, state.detail)
+            time.sleep(self._poll_seconds)
+        return {
+            "outcome": REACHED if state.exit_code == 0 else FAILED,
+            "reason": f"the job is {state.state}: {state.detail}",
+            "status": None,
+            "goal": {},
+            "then": step.then,
+            "handle": handle.as_dict(),
+        }
 
     # --- what people see -------------------------------------------------------------------------------------------
 

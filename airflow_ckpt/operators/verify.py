@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from datetime import UTC, datetime
 from io import StringIO
 from typing import Any
@@ -11,11 +12,16 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 
 from airflow_ckpt.assets import has_asset, stream_asset
 from airflow_ckpt.exceptions import CkptError
-from airflow_ckpt.operators.base import Done, Step, StreamOperator
-from airflow_ckpt.streams.control import StreamControl
-from airflow_ckpt.verify.verdict import CLEAN, DEPTHS, SINK, VIOLATED
+from airflow_ckpt.operators.base import Done, Event, Job, Step, StreamOperator
+from airflow_ckpt.runners.base import Handle
+from airflow_ckpt.streams.control import Order, StreamControl
+from airflow_ckpt.streams.goal import REACHED
+from airflow_ckpt.verify.verdict import CLEAN, DEPTHS, RECOMPUTE, SINK, VIOLATED
 from ckpt_stream.run_record import FOLDER
 
+ENGINES = ("auto", "here", "spark")
+#: About a minute and a half in one process; a Spark job takes half a minute to get up.
+SPARK_ABOVE = 50_000_000
 ON_VIOLATION = ("fail", "warn", "skip")
 SINCE = ("last", "start")
 VERDICTS = f"{FOLDER}/verdicts"
@@ -36,6 +42,9 @@ class ExactlyOnceVerifyOperator(StreamOperator):
     :param since: `start` (default), `last` (after what was verified last: costs as much as the new data), or a batch number
     :param until: last batch to verify; None: the newest
     :param count_aborted: also count the aborted copies that committed readers do not see
+    :param engine: `here` reads the sink in this worker, `spark` as a Spark job beside the stream, `auto` (default) as a job
+        if there are more than `spark_above` offsets to read; `recompute` is always a Spark job
+    :param spark_above: see `engine`
     :param on_violation: `fail` the task (default), `warn` in the log, or `skip` what comes after it
     :param on_unknown: the same for a verdict that could not be reached (`fail` by default: unknown is not clean)
     """
@@ -49,6 +58,8 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         since: str | int = "start",
         until: int | None = None,
         count_aborted: bool = False,
+        engine: str = "auto",
+        spark_above: int = SPARK_ABOVE,
         on_violation: str = "fail",
         on_unknown: str = "fail",
         **kwargs: Any,
@@ -56,6 +67,8 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         super().__init__(**kwargs)
         if depth not in DEPTHS:
             raise CkptError(f"depth={depth!r} is none of {', '.join(DEPTHS)}.")
+        if engine not in ENGINES:
+            raise CkptError(f"engine={engine!r} is none of {', '.join(ENGINES)}.")
         if isinstance(since, str) and since not in SINCE:
             raise CkptError(f"since={since!r} is neither {' nor '.join(SINCE)} nor a batch number.")
         for name, value in (("on_violation", on_violation), ("on_unknown", on_unknown)):
@@ -66,31 +79,85 @@ class ExactlyOnceVerifyOperator(StreamOperator):
                 'since="last" keeps its place in the stream\'s asset, so name and sink must not be templates.'
             )
         self.depth, self.since, self.until, self.count_aborted = depth, since, until, count_aborted
+        self.engine, self.spark_above = engine, spark_above
         self.on_violation, self.on_unknown = on_violation, on_unknown
 
     def begin(self, context: Any, control: StreamControl) -> Step:
-        from airflow_ckpt.verify.verification import Range, Subject, verify
+        from airflow_ckpt.verify.conclusion import conclude
+        from airflow_ckpt.verify.verification import Range, plan, scan_here
 
-        config, sources = self.stream.config, control.sources
         after = self._after(context)
         where = "the start" if after is None else f"batch {after}"
         self.log.info("verifying %s from %s at depth %s", self.stream.name, where, self.depth)
-        verdict = verify(
-            Subject(
-                stream=self.stream.name,
-                kafka=sources.kafka or {},
-                sink_id=config.sink_id,
-                sink=config.sink,
-                group=config.group if config.offset_mirror == "on_checkpoint" else None,
-                files=sources.files,
-                transaction_timeout=config.transaction_timeout,
-            ),
-            depth=self.depth,
-            batches=Range(after, self.until),
-            count_aborted=self.count_aborted,
-            progress=self._progress(),
-        )
+        if self.depth == RECOMPUTE:
+            return self._recompute(control)
+        subject = self._subject(control)
+        made = plan(subject, depth=self.depth, batches=Range(after, self.until), count_aborted=self.count_aborted)
+        if self.engine == "spark" or (self.engine == "auto" and made.offsets > self.spark_above):
+            return self._scan_by_spark(control, made)
+        verdict = conclude(made, scan_here(made, subject.kafka, self._progress()))
         return self._conclude(context, control, verdict.as_dict())
+
+    def _subject(self, control: StreamControl) -> Any:
+        from airflow_ckpt.verify.verification import Subject
+
+        config, sources = self.stream.config, control.sources
+        return Subject(
+            stream=self.stream.name,
+            kafka=sources.kafka or {},
+            sink_id=config.sink_id,
+            sink=config.sink,
+            group=config.group if config.offset_mirror == "on_checkpoint" else None,
+            files=sources.files,
+            transaction_timeout=config.transaction_timeout,
+        )
+
+    def _recompute(self, control: StreamControl) -> Step:
+        """Run the application once more over the committed range, as a batch, and compare."""
+        token = secrets.token_hex(6)
+        document = json.loads(self.stream.document(control.sources.kafka or {}, token))
+        document["recompute"] = {"result": self._result(token)}
+        handle = control.start_job(Order(token, document=document))
+        return Job(handle.as_dict(), "recomputed")
+
+    def recomputed(self, context: Any, control: StreamControl, event: Event) -> Step:
+        from airflow_ckpt.verify.recompute import verdict_of
+
+        token, text = self._read_result(control, event)
+        self.log.info("the job %s has compared", token)
+        return self._conclude(context, control, verdict_of(text, self.stream.name).as_dict())
+
+    def _scan_by_spark(self, control: StreamControl, made: Any) -> Step:
+        from ckpt_stream import sink_job
+
+        token = secrets.token_hex(6)
+        # The conclusion is drawn when the job is done, maybe by another worker.
+        control.sources.files.write(f"{VERDICTS}/{token}.plan", made.to_json())
+        document = made.job(control.sources.kafka or {}, self._result(token))
+        self.log.info("%s offsets are read by a Spark job", f"{made.offsets:,}")
+        handle = control.start_job(Order(token, document=document, application=str(sink_job.__file__)))
+        return Job(handle.as_dict(), "scanned")
+
+    def scanned(self, context: Any, control: StreamControl, event: Event) -> Step:
+        from airflow_ckpt.verify.conclusion import conclude
+        from airflow_ckpt.verify.plan import Plan
+        from ckpt_stream.sink_facts import scans_from_json
+
+        token, text = self._read_result(control, event)
+        made = Plan.from_json(control.sources.files.read(f"{VERDICTS}/{token}.plan") or "{}")
+        return self._conclude(context, control, conclude(made, scans_from_json(text)).as_dict())
+
+    def _result(self, token: str) -> str:
+        return f"{self.stream.checkpoint.rstrip('/')}/{VERDICTS}/{token}.result"
+
+    def _read_result(self, control: StreamControl, event: Event) -> tuple[str, str]:
+        """The job's result. A job that ended without one has failed, whatever its exit code."""
+        handle = Handle.from_dict(event["handle"])
+        text = control.sources.files.read(f"{VERDICTS}/{handle.token}.result")
+        if event["outcome"] != REACHED or text is None:
+            self.log.error("the end of the job's log:\n%s", control.runner.log_tail(handle, 30))
+            raise CkptError(f"The verification's Spark job gave no result: {event['reason']}")
+        return handle.token, text
 
     def _after(self, context: Any) -> int | None:
         if isinstance(self.since, int):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.runners.base import UNKNOWN, Handle, Launch, Runner, RunnerError, SubmitFailed
@@ -48,6 +49,9 @@ class Order:
 
     token: str
     accept_data_loss: bool = False
+    #: For a job beside the stream: its document instead of the stream's, and its application if it is another one.
+    document: Mapping[str, Any] | None = None
+    application: str | None = None
 
 
 class StreamControl:
@@ -160,6 +164,13 @@ class StreamControl:
         intents.answered(files, intent, handle.as_dict())
         log.info("driver %s started; its log: %s", handle.id, handle.details.get("log") or runner.log_tail(handle, 1))
         return self.status()
+
+    def start_job(self, order: Order) -> Handle:
+        """Start a Spark job beside the stream, such as a verification. It touches neither intent nor restart history."""
+        launch = self._launch(order)
+        handle = self.runner.start(launch, order.token)
+        log.info("job %s started; its log: %s", handle.id, handle.details.get("log") or self.runner.log_tail(handle, 1))
+        return handle
 
     def request_stop(self, reason: str = "") -> StreamStatus:
         """Ask the running driver to end after its batch. Asking one that does not run changes nothing."""

@@ -25,6 +25,8 @@ NUMBERS = ("max_offsets_per_batch", "lanes", "start_timestamp_ms", "ledger_histo
 SWITCHES = ("drain", "include_headers")
 MAPPINGS = ("stop_at", "start_offsets", "source_options", "options", "spark_conf", "storage_options", "env")
 LISTS = ("source", "jars", "packages", "py_files", "files")
+#: Names of Kubernetes secrets, not secrets.
+REFERENCES = ("spark.kubernetes.driver.secretKeyRef.", "spark.kubernetes.driver.secrets.")
 #: What only Airflow needs to know.
 OWN = (
     "application", "kafka_conn_id", "spark_conn_id", "restart", "runner", "spark_conf", "jars", "packages", "py_files", "files",
@@ -145,7 +147,7 @@ class Stream:
         if self.runner not in RUNNERS and not is_template(self.runner):
             raise BadStream(f"Stream(runner={self.runner!r}) is none of {', '.join(RUNNERS)}.")
         for name in ("spark_conf", "storage_options", "source_options", "options", "env"):
-            if leaked := [key for key in getattr(self, name) if is_secret(key)]:
+            if leaked := [key for key in getattr(self, name) if is_secret(key) and not key.startswith(REFERENCES)]:
                 raise BadStream(
                     f"Stream({name}=...) holds secrets ({', '.join(sorted(leaked))}), which would show in the DAG's source, the "
                     "UI and the database. Put them into a connection (kafka_conn_id, spark_conn_id, checkpoint_conn_id)."

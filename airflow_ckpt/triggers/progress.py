@@ -14,8 +14,9 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_ckpt.hooks.stream import StreamHook
 from airflow_ckpt.metrics import report
+from airflow_ckpt.runners.base import UNKNOWN, Handle
 from airflow_ckpt.streams.control import StreamControl
-from airflow_ckpt.streams.goal import REACHED, WAITING, Goal, waiting_line
+from airflow_ckpt.streams.goal import FAILED, REACHED, WAITING, Goal, waiting_line
 from airflow_ckpt.streams.status import StreamStatus
 from airflow_ckpt.streams.stream import Stream
 
@@ -50,10 +51,12 @@ class CheckpointProgressTrigger(BaseTrigger):
         on_kill_action: str = "leave",
         by: str = "airflow",
         pause: bool = False,
+        handle: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.stream, self.goal, self.then = dict(stream), dict(goal), then
         self.poll_interval, self.on_kill_action, self.by, self.pause = poll_interval, on_kill_action, by, pause
+        self.handle = dict(handle) if handle else None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return (
@@ -66,6 +69,7 @@ class CheckpointProgressTrigger(BaseTrigger):
                 "on_kill_action": self.on_kill_action,
                 "by": self.by,
                 "pause": self.pause,
+                "handle": self.handle,
             },
         )
 
@@ -74,6 +78,9 @@ class CheckpointProgressTrigger(BaseTrigger):
         if self.pause:
             await self._pause(goal)
             yield self._event(REACHED, "the pause is over", None)
+            return
+        if self.handle is not None:
+            yield await self._until_job_ends(Handle.from_dict(self.handle))
             return
         failures = 0
         # A triggerer that starts takes up all its triggers at once: spread their looks.
@@ -105,6 +112,15 @@ class CheckpointProgressTrigger(BaseTrigger):
             self._control = await StreamHook(Stream.from_dict(self.stream), self.by).aget_conn()
         return await off_the_loop(self._control.status)
 
+    async def _until_job_ends(self, handle: Handle) -> TriggerEvent:
+        """Watch a job that was started beside the stream."""
+        control = await StreamHook(Stream.from_dict(self.stream), self.by).aget_conn()
+        while (state := await off_the_loop(control.runner.look, handle)).live or state.state == UNKNOWN:
+            self.log.info("the job is %s: %s", state.state, state.detail)
+            await asyncio.sleep(self.poll_interval)
+        outcome = REACHED if state.exit_code == 0 else FAILED
+        return self._event(outcome, f"the job is {state.state}: {state.detail}", None)
+
     def _next(self, goal: Goal) -> float:
         moments = [datetime.fromisoformat(m) for m in (goal.until, goal.deadline) if m]
         left = [(m - datetime.now(UTC)).total_seconds() for m in moments]
@@ -122,6 +138,7 @@ class CheckpointProgressTrigger(BaseTrigger):
                 "status": status.as_dict() if status else None,
                 "goal": self.goal,
                 "then": self.then,
+                "handle": self.handle,
             }
         )
 

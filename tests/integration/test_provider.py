@@ -115,6 +115,7 @@ def test_supervision_outlives_a_triggerer_and_a_scheduler_and_does_not_restart_t
     provided.wait_for_task("supervise", run, "deferred", seconds=120)
     provided.wait_for_values("a", seconds=120)
     for component in ("triggerer", "scheduler"):
+        os.kill(provided.airflow.component_pids()[component], signal.SIGKILL)
         provided.airflow.restart_component(component)
     for value in ("b", "c", "d"):
         seen = provided.batch()
@@ -136,6 +137,24 @@ def test_supervision_outlives_a_triggerer_and_a_scheduler_and_does_not_restart_t
     wait_for(lambda: provided.intent().get("killed"), "the driver to be killed on request", seconds=60)
     pid = int(provided.run().driver["pid"])
     wait_for(lambda: not psutil.pid_exists(pid), "the driver to be gone", seconds=30)
+
+
+@pytest.mark.slow
+def test_a_spark_job_and_a_recomputation_find_what_a_plain_producer_added(provided: ProvidedStream) -> None:
+    from tests.kafka_io import produce
+
+    provided.feed("a", "b", "c")
+    provided.do("submit")
+    provided.wait_for_values("a", "b", "c")
+    for dag in ("verify_by_spark", "recompute"):
+        assert "CLEAN" in provided.do(dag)
+    produce(provided.kafka, provided.sink, [("x", "nobody's")])
+    provided.feed("d")
+    provided.wait_for_values("a", "b", "c", "d", "nobody's")
+    for dag in ("verify_by_spark", "recompute"):
+        log = provided.do(dag, expect="failed")
+        assert "the verdict is violated" in log
+        assert "VIOLATED" in log
 
 
 def test_a_stream_on_a_secured_kafka_leaves_its_password_nowhere(

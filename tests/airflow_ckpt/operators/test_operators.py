@@ -111,6 +111,7 @@ def test_a_submit_waits_in_the_triggerer_until_the_driver_runs(play: Play) -> No
         "on_kill_action": "stop",
         "by": "dag.task run",
         "pause": False,
+        "handle": None,
     }
     assert operator.on_event(context, event(trigger, a_status("RUNNING")))["state"] == "RUNNING"
 
