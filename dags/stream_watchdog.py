@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 from airflow.sdk import DAG, task, task_group
 from streams import WATCHED
 
 from airflow_ckpt import ExactlyOnceVerifyOperator, SparkStreamResumeOperator, Stream
 from airflow_ckpt.hooks.stream import StreamHook
+
+log = logging.getLogger(__name__)
 
 with DAG(
     dag_id="stream_watchdog",
@@ -26,11 +30,11 @@ with DAG(
                 """Log how the stream is and what speaks against a restart; go on only if it was ever started."""
                 control = StreamHook(stream, by="stream_watchdog").get_conn()
                 found = control.status(lag_seconds=True)
-                print(found.line())
+                log.info("%s", found.line())
                 if found.state == "NEW":
                     return False
                 for finding in control.preflight(found):
-                    print("preflight:", finding)
+                    log.warning("preflight: %s", finding)
                 return True
 
             resume = SparkStreamResumeOperator(task_id="resume", stream=stream, deferrable=True)

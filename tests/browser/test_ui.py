@@ -72,7 +72,8 @@ def test_the_form_explains_every_field_and_can_be_sent_as_it_comes(airflow: Airf
 def test_a_stream_is_started_through_the_form_and_seen_to_be_exactly_once(
     airflow: AirflowStandalone, ui: AirflowUi, kafka: KafkaCluster | ExternalKafka, topics: Callable[..., str]
 ) -> None:
-    name, source, sink = f"browser-{uuid.uuid4().hex[:8]}", topics("source", partitions=2), topics("sink", partitions=2)
+    name = run = f"browser-{uuid.uuid4().hex[:8]}"
+    source, sink = topics("source", partitions=2), topics("sink", partitions=2)
     log = AccessLog(kafka.client_config(), (source,), seconds=1, rate=1000)
     log.run()
     assert log.error is None
@@ -81,10 +82,12 @@ def test_a_stream_is_started_through_the_form_and_seen_to_be_exactly_once(
     # The first batch reads all lines, the second one writes the windows that they have closed.
     wanted = {"name": name, "source": source, "sink": sink, "batches": 2, "stop_afterwards": True}
     fill_in(form, wanted)
-    run = form.submit()
+    form.name_the_run(run)
+    form.submit()
 
-    conf = airflow.api("GET", f"/dags/{DAG}/dagRuns/{run}")["conf"]
+    conf = ui.wait_for(lambda: started(airflow, run), "the run that the form has started")
     assert {key: conf[key] for key in wanted} == wanted
+    ui.open_run(DAG, run)
     assert ui.wait_for_state("success", "failed", seconds=RUN_SECONDS) == "success", failures(airflow, run)
 
     ui.open_task(DAG, run, "submit", "details")
@@ -116,6 +119,12 @@ def fill_in(form: TriggerForm, wanted: dict[str, Any]) -> None:
     form.open_section("Checks")
     form.fill_in("batches", wanted["batches"])
     form.switch_on("stop_afterwards")
+
+
+def started(airflow: AirflowStandalone, run: str) -> dict[str, Any]:
+    """What a run was given, once it is there and may begin: the form also unpauses the DAG."""
+    runs = {found["dag_run_id"]: found["conf"] for found in airflow.api("GET", f"/dags/{DAG}/dagRuns")["dag_runs"]}
+    return {} if airflow.api("GET", f"/dags/{DAG}")["is_paused"] else runs.get(run, {})
 
 
 def failures(airflow: AirflowStandalone, run: str) -> str:

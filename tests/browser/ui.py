@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar, cast
-from urllib.parse import quote, unquote
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+from urllib.parse import quote
 
 from selenium.common.exceptions import (
     ElementClickInterceptedException,
@@ -26,13 +27,14 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from tests.waiting import wait_for
-
 T = TypeVar("T")
 
 SIZE = (1400, 900)
 # A page comes within a second or two on an idle machine.
 PAGE_SECONDS = 60.0
+# Each look costs the browser time that Spark could use.
+POLL_SECONDS = 0.2
+PRESS_SECONDS = 10.0
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = (
     "--headless=new",
@@ -91,21 +93,20 @@ class Page:
     def wait_for(self, fact: Callable[[], T], what: str, seconds: float = PAGE_SECONDS) -> T:
         """The first true value of `fact`; else an assertion that tells what the page shows instead."""
 
-        def look() -> T | None:
-            try:
-                return fact()
-            except REDRAWN:
-                return None
-
-        try:
-            return cast(T, wait_for(look, what, seconds))
-        except AssertionError as error:
-            raise AssertionError(f"{error}; {self.chrome.current_url} shows:\n{self.text()}") from None
+        deadline = time.monotonic() + seconds
+        while True:
+            with suppress(*REDRAWN):
+                if value := fact():
+                    return value
+            if time.monotonic() > deadline:
+                shown = f"{self.chrome.current_url} shows:\n{self.text()}"
+                raise AssertionError(f"waited {seconds:.0f} s in vain for {what}; {shown}")
+            time.sleep(POLL_SECONDS)
 
     def point_nowhere(self) -> None:
         """Move the pointer away from what it was last used on, which may show a hint."""
         pointer = ActionBuilder(self.chrome)
-        pointer.pointer_action.move_to_location(0, 0)
+        pointer.pointer_action.move_to_location(0, 0)  # type: ignore[no-untyped-call]
         pointer.perform()
 
     def text(self) -> str:
@@ -124,8 +125,16 @@ class Page:
         return self.wait_for(lambda: self.find(css, text), f"{css} {text}".rstrip())
 
     def click(self, css: str, text: str = "") -> None:
+        """Click on what is there and has stopped moving: a click lands where a thing was when it was looked at."""
+        places: list[dict[str, float]] = [{}]
+
         def clicked() -> bool:
-            self.find(css, text).click()
+            element = self.find(css, text)
+            self.chrome.execute_script("arguments[0].scrollIntoView({block: 'nearest', behavior: 'instant'})", element)
+            places.append(self.chrome.execute_script("return arguments[0].getBoundingClientRect().toJSON()", element))
+            if places[-1] != places[-2]:
+                return False
+            element.click()
             return True
 
         self.wait_for(clicked, f"a click on {css} {text}".rstrip())
@@ -179,11 +188,12 @@ class AirflowUi(Page):
 
     def wait_for_state(self, *states: str, seconds: float = PAGE_SECONDS) -> str:
         """Watch the open page, which renews itself, until it shows one of the states."""
-        found = self.wait_for(
-            lambda: next((state for state in states if state == self.state()), None), f"one of {states}", seconds
-        )
-        assert found
-        return found
+
+        def shown() -> str:
+            state = self.state()
+            return state if state in states else ""
+
+        return self.wait_for(shown, f"a badge that says {' or '.join(states)}", seconds)
 
     def extra_link(self, name: str) -> str:
         """Where an extra link leads, on a task's `details` tab."""
@@ -192,19 +202,17 @@ class AirflowUi(Page):
     def xcom(self, key: str) -> str:
         """What can be seen of an XCom's value on a task's `xcom` tab, unfolded, as the text of its first lines."""
 
-        def lines() -> str | None:
+        def lines() -> str:
             for row in self.chrome.find_elements(By.CSS_SELECTOR, "tr"):
                 keys = row.find_elements(By.CSS_SELECTOR, "[data-testid=table-cell-key]")
                 if keys and keys[0].text == key:
                     shown = row.find_elements(By.CSS_SELECTOR, ".view-line")
-                    # One line is the head of a value that is still folded.
-                    return "\n".join(_plain(line.text) for line in _from_top(shown)) if len(shown) > 2 else None
-            return None
+                    # Two lines are the brackets of a value that is still folded.
+                    return "\n".join(_plain(line.text) for line in _from_top(shown)) if len(shown) > 2 else ""
+            return ""
 
         self.click("[data-testid=expand-all-button]")
-        found = self.wait_for(lines, f"the unfolded XCom {key}")
-        assert found
-        return found
+        return self.wait_for(lines, f"the unfolded XCom {key}")
 
 
 class TriggerForm(Page):
@@ -247,13 +255,20 @@ class TriggerForm(Page):
 
     def fill_in(self, name: str, value: str | int) -> None:
         """Type a value into a param's field; its section must be open."""
-        css = f"{self.DIALOG} input[name=element_{name}]"
+        self._type(f"element_{name}", str(value))
+
+    def name_the_run(self, run_id: str) -> None:
+        self.open_section("Advanced Options")
+        self._type("dagRunId", run_id)
+
+    def _type(self, name: str, value: str) -> None:
+        css = f"{self.DIALOG} input[name={name}]"
 
         def typed() -> bool:
             field = self.find(css)
             field.send_keys(Keys.CONTROL, "a")
-            field.send_keys(str(value), Keys.TAB)
-            return self.find(css).get_attribute("value") == str(value)
+            field.send_keys(value, Keys.TAB)
+            return self.find(css).get_attribute("value") == value
 
         self.wait_for(typed, f"{name} to be {value}")
 
@@ -267,13 +282,26 @@ class TriggerForm(Page):
         """Whether the button can be pressed: it cannot while a field is in error."""
         return self.see(f"{self.DIALOG} button", "Trigger").is_enabled()
 
-    def submit(self) -> str:
-        """Press the button and return the id of the run, whose page opens."""
-        self.click(f"{self.DIALOG} button:not([disabled])", "Trigger")
-        page = re.compile(rf"/dags/{re.escape(self.dag_id)}/runs/([^/?]+)")
-        opened = self.wait_for(lambda: page.search(self.chrome.current_url), "the page of the new run")
-        assert opened
-        return unquote(opened[1])
+    def submit(self) -> None:
+        """Press the button, again if nothing comes of it: the form may be drawn anew under the pointer.
+
+        Name the run before, then it cannot be started twice. The dialog stays until the page below has been renewed.
+        """
+        button = f"{self.DIALOG} button:not([disabled])"
+
+        def pressed() -> bool:
+            self.click(button, "Trigger")
+            with suppress(AssertionError):
+                return self.wait_for(lambda: not self._has(button, "Trigger"), "the button to go", PRESS_SECONDS)
+            return False
+
+        self.wait_for(pressed, "the form to be sent")
+
+    def _has(self, css: str, text: str) -> bool:
+        try:
+            return bool(self.find(css, text))
+        except NoSuchElementException:
+            return False
 
 
 def _from_top(lines: list[WebElement]) -> list[WebElement]:

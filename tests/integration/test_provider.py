@@ -90,6 +90,7 @@ def test_a_stream_is_submitted_killed_resumed_and_stopped_and_every_record_is_th
     assert provided.values() == ["a", "b", "c", "d", "e"]
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_between_submit_and_answer_leads_to_the_driver_and_not_to_a_second_one(
     provided: ProvidedStream,
 ) -> None:
@@ -107,6 +108,7 @@ def test_a_worker_that_dies_between_submit_and_answer_leads_to_the_driver_and_no
     provided.do("stop")
 
 
+@pytest.mark.slow
 def test_supervision_outlives_a_triggerer_and_a_scheduler_and_does_not_restart_the_stream(
     provided: ProvidedStream,
 ) -> None:
@@ -157,6 +159,7 @@ def test_a_spark_job_and_a_recomputation_find_what_a_plain_producer_added(provid
         assert "VIOLATED" in log
 
 
+@pytest.mark.slow
 def test_a_stream_on_a_secured_kafka_leaves_its_password_nowhere(
     dags: AirflowStandalone, kafka_secure: Any, tmp_path: Path
 ) -> None:

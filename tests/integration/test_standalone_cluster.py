@@ -18,7 +18,7 @@ from tests.standalone import StandaloneUnderTest, Worker
 from tests.streams import Running, StreamUnderTest
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 Make = Callable[..., StreamUnderTest]
 

@@ -109,6 +109,7 @@ def test_preflight_finds_what_the_driver_would_refuse(
 
 
 @pytest.mark.faults
+@pytest.mark.slow
 def test_a_stream_whose_broker_is_frozen_is_stalled_and_one_without_input_is_idle(
     breakable_kafka: Any, stream: Callable[..., StreamUnderTest]
 ) -> None:

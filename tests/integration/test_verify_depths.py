@@ -178,6 +178,7 @@ def test_a_running_stream_is_never_accused(spark: Any, stream: Make) -> None:
     assert (verdict.verdict, verdict.sink_committed) == (CLEAN, 180), verdict.findings
 
 
+@pytest.mark.slow
 def test_the_application_itself_recomputes_when_its_configuration_says_so(
     spark: Any, stream: Make, tmp_path: Path
 ) -> None:
