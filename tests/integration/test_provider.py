@@ -130,6 +130,8 @@ def test_supervision_outlives_a_triggerer_and_a_scheduler_and_does_not_restart_t
     # A user who ends a deferred task that was told to take its stream along.
     watching = provided.trigger("kill_on_end")
     provided.wait_for_task("kill_on_end", watching, "deferred")
+    # A trigger that nobody runs yet has nothing to say when its task is ended.
+    wait_for(lambda: "waiting for 1000" in provided.log("kill_on_end", watching), "the trigger to watch", seconds=60)
     provided.airflow.api(
         "PATCH",
         f"/dags/kill_on_end/dagRuns/{watching}/taskInstances/it",
