@@ -13,6 +13,7 @@ from airflow_ckpt.local.processes import wait_until
 FINAL_STATES = ("success", "failed")
 # An answer takes milliseconds; under load, with SQLite's single writer, seconds.
 REQUEST_TIMEOUT_S = 30.0
+QUESTIONS = 4
 
 
 class AirflowApi:
@@ -114,8 +115,18 @@ class AirflowApi:
         return response
 
     def _request(self, method: str, path: str, **arguments: Any) -> requests.Response:
+        # A question may be asked again; an order may have been carried out although its answer did not come.
+        patience = QUESTIONS if method == "GET" else 1
         try:
-            return self._session.request(method, f"{self.url}/api/v2{path}", timeout=REQUEST_TIMEOUT_S, **arguments)
+            for left in reversed(range(patience)):
+                try:
+                    return self._session.request(
+                        method, f"{self.url}/api/v2{path}", timeout=REQUEST_TIMEOUT_S, **arguments
+                    )
+                except requests.ReadTimeout:
+                    if not left:
+                        raise
+            raise AssertionError("unreachable")
         except requests.RequestException as error:
             raise StackError(
                 f"no answer from Airflow to {method} {path} at {self.url}: {type(error).__name__}. "
