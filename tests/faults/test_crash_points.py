@@ -8,6 +8,8 @@ from typing import Any
 import psutil
 import pytest
 
+from airflow_ckpt.verify.verdict import CLEAN, VIOLATED
+from airflow_ckpt.verify.verification import Subject, verify
 from ckpt_stream import crash
 from tests.streams import Crashed, StreamUnderTest
 from tests.waiting import wait_for
@@ -60,11 +62,20 @@ def test_a_crash_anywhere_leaves_every_record_once(
         assert crashed.hit is not None, f"{point} was not reached:\n{crashed.log[-3000:]}"
         assert crashed.code != 0
         crash_left_its_mark(under_test, point, crashed, lanes, hidden_before)
+        # What the crash left half done is work in flight, and nobody is accused of it.
+        assert verdict_on(under_test) != VIOLATED, point
     ended = under_test.run(master="local[2]")
     assert ended.code == 0, ended.log[-3000:]
     assert under_test.values() == expected
     replays = [b for r in under_test.runs() for b in r.batches]
     assert {b["batch"] for b in replays if b["skipped"]}, "no replayed lane was skipped: the faults hit nothing"
+    assert verdict_on(under_test) == CLEAN
+
+
+def verdict_on(stream: StreamUnderTest) -> str:
+    config = stream.config()
+    subject = Subject(config.name, stream.kafka, config.sink_id, config.sink, config.group, stream.files)
+    return verify(subject).verdict
 
 
 def crash_left_its_mark(stream: StreamUnderTest, point: str, crashed: Crashed, lanes: int, hidden_before: int) -> None:
