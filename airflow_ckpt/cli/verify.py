@@ -44,6 +44,7 @@ def verify(
 ) -> None:
     """Verify that every record is in the sink exactly once. Exit code 0 clean, 1 violated, 2 could not tell."""
     from airflow_ckpt.checkpoint.files import FsspecFiles
+    from airflow_ckpt.checkpoint.runs import current_run
     from airflow_ckpt.exceptions import CkptError
     from airflow_ckpt.verify.foreign import verify_foreign
     from airflow_ckpt.verify.report import as_html, as_text
@@ -82,7 +83,8 @@ def verify(
         raise typer.Exit(EXIT_CODES[UNKNOWN]) from error
     document = verdict.as_dict()
     if html is not None:
-        html.write_text(as_html(document))
+        run = current_run(FsspecFiles(checkpoint)) if checkpoint else None
+        html.write_text(as_html(document, run.batches if run else ()))
     output_for(as_json).result(document, as_text)
     raise typer.Exit(verdict.exit_code)
 

@@ -11,6 +11,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from airflow_ckpt.assets import has_asset, stream_asset
+from airflow_ckpt.checkpoint.runs import current_run
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.operators.base import Done, Event, Job, Step, StreamOperator
 from airflow_ckpt.runners.base import Handle
@@ -188,7 +189,7 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         self.log.info("\n%s", _plain(as_text(document)))
         name = f"{VERDICTS}/{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
         control.sources.files.write(f"{name}.json", json.dumps(document))
-        control.sources.files.write(f"{name}.html", as_html(document))
+        control.sources.files.write(f"{name}.html", as_html(document, self._run_batches(control)))
         report = f"{self.stream.checkpoint.rstrip('/')}/{name}.html"
         self.log.info("the report with its plots: %s", report)
         verdict = document["verdict"]
@@ -202,6 +203,11 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         if verdict != CLEAN:
             self._object(context, verdict, document)
         return Done(value)
+
+    def _run_batches(self, control: StreamControl) -> list[dict[str, Any]]:
+        """What the newest run says about its batches: lag, and the time each took."""
+        run = current_run(control.sources.files)
+        return run.batches if run else []
 
     def _remember(self, context: Any, document: dict[str, Any]) -> None:
         """Where the next incremental verification begins."""

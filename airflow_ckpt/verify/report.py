@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from html import escape
 from typing import Any
@@ -77,7 +77,7 @@ def as_text(verdict: Document) -> RenderableType:
 
 
 def as_html(verdict: Document, batches: Sequence[Document] = ()) -> str:
-    """The verdict as one HTML page; ``batches`` are those of the run record, for the plot of the time per batch."""
+    """The verdict as one HTML page; ``batches`` are those of the run record, for the plots of lag and time per batch."""
     state = verdict["verdict"]
     rows = "".join(f"<tr><td>{escape(label)}</td><td>{escape(value)}</td></tr>" for label, value in _rows(verdict))
     findings = "".join(
@@ -101,7 +101,8 @@ svg {{ width: 100%; height: auto; background: #f6f8fa; border-radius: 6px }} fig
 <h2>Findings</h2>{f"<ul>{findings}</ul>" if findings else "<p>None.</p>"}
 {_records(verdict["batches"], faulty)}
 {_throughput(verdict["batches"])}
-{_durations(batches)}
+{_line(batches, "lag", _lag, "{:,} records", "Lag: records that waited when a batch was planned")}
+{_line(batches, "time per batch", _duration, "{:,} ms", "Time per batch")}
 </body></html>
 """
 
@@ -164,16 +165,28 @@ def _seconds(time: str) -> float | None:
         return None
 
 
-def _durations(batches: Sequence[Document]) -> str:
-    times = [(b["batch"], (b.get("durations_ms") or {}).get("triggerExecution")) for b in batches]
-    known = [(n, t) for n, t in times if t]
+def _duration(batch: Document) -> int | None:
+    found: int | None = (batch.get("durations_ms") or {}).get("triggerExecution")
+    return found
+
+
+def _lag(batch: Document) -> int | None:
+    found: int | None = batch.get("lag")
+    return found
+
+
+def _line(
+    batches: Sequence[Document], label: str, value: Callable[[Document], int | None], unit: str, caption: str
+) -> str:
+    """One number per batch as a line."""
+    known = [(b["batch"], found) for b in batches if (found := value(b)) is not None]
     if len(known) < 2:
         return ""
-    top = max(t for _, t in known)
+    top = max(1, *(n for _, n in known))
     step = 900 / (len(known) - 1)
-    points = " ".join(f"{30 + i * step:.1f},{180 - 160 * t / top:.1f}" for i, (_, t) in enumerate(known))
+    points = " ".join(f"{30 + i * step:.1f},{180 - 160 * n / top:.1f}" for i, (_, n) in enumerate(known))
     return (
-        f'<figure><svg viewBox="0 0 960 200" role="img" aria-label="time per batch"><text x="30" y="15" font-size="11" '
-        f'fill="#59636e">{top:,} ms</text><polyline points="{points}" fill="none" stroke="#0969da" stroke-width="1.5"/></svg>'
-        f"<figcaption>Time per batch, batches {known[0][0]} to {known[-1][0]}.</figcaption></figure>"
+        f'<figure><svg viewBox="0 0 960 200" role="img" aria-label="{label}"><text x="30" y="15" font-size="11" '
+        f'fill="#59636e">{unit.format(top)}</text><polyline points="{points}" fill="none" stroke="#0969da" '
+        f'stroke-width="1.5"/></svg><figcaption>{caption}, batches {known[0][0]} to {known[-1][0]}.</figcaption></figure>'
     )

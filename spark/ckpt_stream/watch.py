@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ckpt_stream import crash
@@ -108,6 +109,7 @@ class Watch:
         batch = done.as_record()
         batch["input_rows"] = seen.get("numInputRows")
         batch["durations_ms"] = seen.get("durationMs", {})
+        batch["lag"] = lag_of(seen.get("sources", ()))
         observed = seen.get("observedMetrics", {})
         batch["malformed"] = sum(int(v.get("malformed") or 0) for k, v in observed.items() if k.startswith(MALFORMED))
         self.record.add_batch(batch)
@@ -160,3 +162,16 @@ class Watch:
         self._next_heartbeat = now + self.config.heartbeat
         self.record.heartbeat = records.now()
         self.files.write(self.record.path, self.record.to_json())
+
+
+def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
+    """How many offsets were left unread when a batch was planned, as Spark's progress tells it; None if it does not."""
+    left = 0
+    for source in sources:
+        latest, end = source.get("latestOffset"), source.get("endOffset")
+        if not isinstance(latest, dict) or not isinstance(end, dict):
+            return None
+        for topic, partitions in latest.items():
+            read = end.get(topic, {})
+            left += sum(max(0, int(offset) - int(read.get(p, offset))) for p, offset in partitions.items())
+    return left

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,16 @@ def provided(dags: AirflowStandalone, kafka: Any, topics: Callable[..., str], tm
     stream = ProvidedStream(dags, kafka.client_config(), tmp_path, topics("source", 2), topics("sink", 2))
     yield stream
     stream.end()
+
+
+def command(name: str, stream: ProvidedStream) -> dict[str, Any]:
+    """The answer of `airflow-ckpt <name> <checkpoint> --json`."""
+    program = Path(sys.executable).with_name("airflow-ckpt")
+    argv = [str(program), name, f"file://{stream.folder / 'checkpoint'}", "--json"]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=180, check=False)
+    assert ended.stdout, ended.stderr
+    answer: dict[str, Any] = json.loads(ended.stdout)
+    return answer
 
 
 def kill_driver(stream: ProvidedStream) -> None:
@@ -105,7 +118,16 @@ def test_a_worker_that_dies_between_submit_and_answer_leads_to_the_driver_and_no
     # The retry found the driver that the first try had started, by its token.
     assert provided.intent()["token"] == provided.run().token
     assert provided.intent()["handle"]["token"] == provided.run().token
-    provided.do("stop")
+
+    # The same stream by hand, without Airflow: lost, resumed from what the submit has left beside the checkpoint, stopped.
+    kill_driver(provided)
+    wait_for(lambda: command("status", provided)["state"] == "LOST", "LOST", seconds=30)
+    provided.feed("b")
+    assert command("resume", provided)["state"] in ("RUNNING", "IDLE")
+    provided.wait_for_values("a", "b")
+    assert provided.submits() == ["submit", "restart"]
+    assert command("history", provided)["runs"][-1]["state"] == "RUNNING"
+    assert command("stop", provided)["state"] == "STOPPED"
 
 
 @pytest.mark.slow
@@ -169,7 +191,9 @@ def test_a_stream_on_a_secured_kafka_leaves_its_password_nowhere(
 
     config = kafka_secure.client_config(secure=True)
     password = str(config["sasl.password"])
-    dags.api("POST", "/connections", {"connection_id": "kafka_secure", "conn_type": "kafka", "extra": json_of(config)})
+    dags.api(
+        "POST", "/connections", {"connection_id": "kafka_secure", "conn_type": "kafka", "extra": json.dumps(config)}
+    )
     admin = kafka_secure.client_config()
     stream = ProvidedStream(
         dags, config, tmp_path, create_topic(admin, "source"), create_topic(admin, "sink"), kafka_conn_id="kafka_secure"
@@ -194,12 +218,6 @@ def test_a_stream_on_a_secured_kafka_leaves_its_password_nowhere(
     assert holders == []
     # The search can find things: what is no secret is there.
     assert any(stream.name.encode() in p.read_bytes() for p in dags.home.rglob("*.log") if p.is_file())
-
-
-def json_of(config: Any) -> str:
-    import json
-
-    return json.dumps(config)
 
 
 def _cmdline(process: psutil.Process) -> list[str]:

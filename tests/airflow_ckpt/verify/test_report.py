@@ -57,3 +57,12 @@ def test_text_of_others_is_escaped() -> None:
     page = as_html(verdict.as_dict())
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
+
+
+def test_lag_and_time_per_batch_are_drawn_from_the_run_record() -> None:
+    run = [{"batch": n, "lag": 100 - n, "durations_ms": {"triggerExecution": 50 + n}} for n in range(5)]
+    page = as_html(Verdict("s", "sink", batches=batches(5)).as_dict(), run)
+    assert figures(page).labels[-2:] == ["lag", "time per batch"]
+    assert "100 records" in page
+    without = as_html(Verdict("s", "sink", batches=batches(5)).as_dict(), [{"batch": 1, "lag": None}])
+    assert "lag" not in figures(without).labels
