@@ -11,7 +11,7 @@ SETUP_LOG := build/setup.log
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo up down status test test-unit test-cluster test-browser faults lint bench clean java
+.PHONY: help setup demo up down status test test-unit test-slow test-cluster test-browser faults lint bench clean java
 
 ##@ First steps
 help: ## Show this list
@@ -38,6 +38,9 @@ test: java setup lint ## Lint, unit, integration and the quick fault tests, on a
 
 test-unit: setup ## Only the tests that start nothing
 	@.venv/bin/pytest -m unit $(ARGS)
+
+test-slow: java setup ## The tests that take minutes each: every crash point, the provider's faults, secured Kafka
+	@.venv/bin/pytest -m "slow and not cluster" $(ARGS)
 
 test-cluster: java setup ## The tests on an HDFS and a YARN of their own (the first time it downloads 90 MB)
 	@.venv/bin/pytest -m cluster $(ARGS)

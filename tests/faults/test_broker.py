@@ -81,6 +81,7 @@ def coordinator_but_not(cluster: KafkaCluster, transactional_id: str, former: in
     ("ending", "is_visible"),
     [("commit_transaction", True), pytest.param("abort_transaction", False, marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 def test_a_transaction_completes_although_its_coordinator_was_killed(whole_again, ending, is_visible):
     cluster = whole_again
     topic = create_topic(cluster.client_config(), "coordinator", partitions=3)

@@ -31,7 +31,7 @@ def feed(stream: StreamUnderTest, first: int) -> list[str]:
 
 
 EVERYWHERE = pytest.mark.slow
-QUICK = (crash.AFTER_FLUSH, crash.COMMIT_SENT, crash.BETWEEN_LANES, crash.AFTER_LAST_LANE)
+QUICK = (crash.COMMIT_SENT, crash.BETWEEN_LANES)
 
 
 @pytest.mark.timeout(900)
@@ -115,6 +115,7 @@ def test_a_worker_that_outlives_its_driver_may_still_commit_and_the_batch_is_not
     assert under_test.runs()[-1].reconciliation == "batch 0 in doubt: every lane is in the sink already"
 
 
+@pytest.mark.slow
 def test_a_zombie_that_wakes_after_the_resume_is_fenced(stream: Callable[..., StreamUnderTest]) -> None:
     under_test = stream("copy_topic", partitions=2)
     expected = feed(under_test, 0)
@@ -140,7 +141,9 @@ def duplicates(values: list[str]) -> int:
     ("name", "options"),
     [
         ("Spark's own sink", {"guarantee": "at_least_once"}),
-        ("the ledger's decision switched off", {"env": {"CKPT_TEST_IGNORE_LEDGER": "1"}}),
+        pytest.param(
+            "the ledger's decision switched off", {"env": {"CKPT_TEST_IGNORE_LEDGER": "1"}}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_the_same_crash_without_the_protocol_shows_duplicates(

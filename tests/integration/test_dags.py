@@ -149,6 +149,9 @@ def test_the_main_dag_survives_a_kill_and_the_watchdog_brings_its_stream_back(ex
     assert "nothing to do" in examples.api.task_log("stream_watchdog", run, "ip_count.resume")
     assert "from batch" in examples.api.task_log("stream_watchdog", run, "ip_count.verify")
     assert len(run_names(files)) == 3
+    # Else its schedule would bring the stream back once more.
+    for dag in ("stream_watchdog", "ip_count_exactly_once"):
+        examples.api("PATCH", f"/dags/{dag}", {"is_paused": True}, params={"update_mask": "is_paused"})
     examples.end_drivers()
 
 

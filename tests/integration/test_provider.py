@@ -19,7 +19,7 @@ from ckpt_stream import run_record as records
 from tests.provider import ProvidedStream, write_dags
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,6 @@ def test_a_stream_is_submitted_killed_resumed_and_stopped_and_every_record_is_th
     assert provided.values() == ["a", "b", "c", "d", "e"]
 
 
-@pytest.mark.slow
 def test_a_worker_that_dies_between_submit_and_answer_leads_to_the_driver_and_not_to_a_second_one(
     provided: ProvidedStream,
 ) -> None:
@@ -130,7 +129,6 @@ def test_a_worker_that_dies_between_submit_and_answer_leads_to_the_driver_and_no
     assert command("stop", provided)["state"] == "STOPPED"
 
 
-@pytest.mark.slow
 def test_supervision_outlives_a_triggerer_and_a_scheduler_and_does_not_restart_the_stream(
     provided: ProvidedStream,
 ) -> None:
@@ -165,7 +163,6 @@ def test_supervision_outlives_a_triggerer_and_a_scheduler_and_does_not_restart_t
     wait_for(lambda: not psutil.pid_exists(pid), "the driver to be gone", seconds=30)
 
 
-@pytest.mark.slow
 def test_a_spark_job_and_a_recomputation_find_what_a_plain_producer_added(provided: ProvidedStream) -> None:
     from tests.kafka_io import produce
 
@@ -183,7 +180,6 @@ def test_a_spark_job_and_a_recomputation_find_what_a_plain_producer_added(provid
         assert "VIOLATED" in log
 
 
-@pytest.mark.slow
 def test_a_stream_on_a_secured_kafka_leaves_its_password_nowhere(
     dags: AirflowStandalone, kafka_secure: Any, tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ from ckpt_stream.security import is_secret
 from tests.kafka_io import create_topic
 from tests.streams import RUN_SECONDS, Running, StreamUnderTest
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 Make = Callable[..., StreamUnderTest]
 

@@ -32,7 +32,7 @@ from tests.integration.test_verify import Written, kinds, rows
 from tests.kafka_io import create_topic, produce
 from tests.streams import StreamUnderTest
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 Make = Callable[..., StreamUnderTest]
 
@@ -178,7 +178,6 @@ def test_a_running_stream_is_never_accused(spark: Any, stream: Make) -> None:
     assert (verdict.verdict, verdict.sink_committed) == (CLEAN, 180), verdict.findings
 
 
-@pytest.mark.slow
 def test_the_application_itself_recomputes_when_its_configuration_says_so(
     spark: Any, stream: Make, tmp_path: Path
 ) -> None:

@@ -89,7 +89,13 @@ def first_up(home: Path) -> dict[str, Any]:
 
 @pytest.mark.integration
 def test_an_interrupted_up_ends_with_130_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    with subprocess.Popen([PROGRAM, "local", "up", "--home", tmp_path], stderr=subprocess.PIPE, text=True) as command:
+    with subprocess.Popen(
+        [PROGRAM, "local", "up", "--home", tmp_path],
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell that runs the tests in the background lets its children ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as command:
         assert command.stderr is not None
         for line in command.stderr:
             if line.startswith("starting Airflow"):

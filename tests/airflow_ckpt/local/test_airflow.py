@@ -116,6 +116,7 @@ def test_a_running_component_is_not_started_twice(airflow: AirflowStandalone) ->
 
 
 @pytest.mark.usefixtures("run_id")
+@pytest.mark.slow
 def test_stop_leaves_no_process_and_the_next_start_has_the_same_login(airflow: AirflowStandalone) -> None:
     password = airflow.password
     assert any("sleep 600" in process for process in processes_of(airflow.home)), "a process outside of the session"
