@@ -22,6 +22,7 @@ TARGETS = [
     "status",
     "test",
     "test-unit",
+    "test-slow",
     "test-cluster",
     "test-browser",
     "faults",

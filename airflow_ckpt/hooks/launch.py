@@ -178,6 +178,6 @@ def _cluster_environment(stream: Stream, kind: str) -> dict[str, str]:
 
 def _environment(master: str) -> dict[str, str]:
     """Workers of a local master are processes of this machine: let them run the Python that Airflow runs."""
-    if master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
-        return {"PYSPARK_PYTHON": sys.executable}
+    if master.startswith("local"):
+        return {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     return {}
