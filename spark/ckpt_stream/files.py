@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ class CheckpointFiles:
         self.root = self._fs.makeQualified(path)
         streaming = self._jvm.org.apache.spark.sql.execution.streaming
         self._manager = getattr(getattr(streaming, "CheckpointFileManager$"), "MODULE$").create(self.root, conf)
+        # Hadoop replaces a local file by deleting it first: for a moment a reader would see none.
+        self._local = Path(self.root.toUri().getPath()) if self._fs.getUri().getScheme() == "file" else None
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self.root, name)
@@ -39,6 +43,8 @@ class CheckpointFiles:
 
     def read(self, name: str) -> str | None:
         """The file's text; None when there is no such file."""
+        if self._local is not None:
+            return read_local(self._local / name)
         from py4j.protocol import Py4JJavaError
 
         try:
@@ -53,7 +59,10 @@ class CheckpointFiles:
             stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """Replace the file: a reader sees the former text or the new one, never a part."""
+        """Replace the file: a reader sees the former text or the new one, never a part and never nothing."""
+        if self._local is not None:
+            replace_local(self._local / name, text)
+            return
         path = self._path(name)
         self._manager.mkdirs(path.getParent())
         stream = self._manager.createAtomic(path, True)
@@ -77,3 +86,20 @@ class CheckpointFiles:
         if not self._fs.exists(path):
             return []
         return sorted(status.getPath().getName() for status in self._fs.listStatus(path))
+
+
+def read_local(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+
+
+def replace_local(path: Path, text: str) -> None:
+    """Replace a file of this machine in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+    # Hadoop would compare the new text with the old sum.
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)

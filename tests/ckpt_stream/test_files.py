@@ -1,0 +1,45 @@
+"""Files of a local checkpoint: replaced in one step."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from ckpt_stream.files import read_local, replace_local
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_reader_sees_the_former_text_or_the_new_one_and_never_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "_ckpt" / "runs" / "run.json"
+    texts = ["a" * 50_000, "b" * 60_000]
+    replace_local(path, texts[0])
+    end = threading.Event()
+    seen: set[str | None] = set()
+    listed: set[tuple[str, ...]] = set()
+
+    def look() -> None:
+        while not end.is_set():
+            seen.add(read_local(path))
+            listed.add(tuple(p.name for p in path.parent.iterdir() if not p.name.startswith(".")))
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    for number in range(500):
+        replace_local(path, texts[number % 2])
+    end.set()
+    reader.join()
+    assert seen <= set(texts)
+    assert listed == {("run.json",)}
+
+
+def test_a_sum_that_hadoop_kept_of_the_former_text_is_gone(tmp_path: Path) -> None:
+    (tmp_path / ".stop.json.crc").write_text("of the former text")
+    replace_local(tmp_path / "stop.json", "new")
+    assert [p.name for p in tmp_path.iterdir()] == ["stop.json"]
+
+
+def test_a_file_that_is_not_there_is_none(tmp_path: Path) -> None:
+    assert read_local(tmp_path / "nothing") is None
