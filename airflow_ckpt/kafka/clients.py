@@ -22,7 +22,10 @@ def shared_admin(kafka: Mapping[str, Any]) -> Any:
     """An admin client for these settings; the same one for everybody in this process who asks with the same."""
     key = sha256(json.dumps(dict(kafka), sort_keys=True, default=repr).encode()).hexdigest()
     with _lock:
-        client = _clients.pop(key, None) or admin_client(kafka)
+        client = _clients.pop(key, None)
+        # Not `or`: a client has a length, that of its queue, and so counts as false while it is idle.
+        if client is None:
+            client = admin_client(kafka)
         _clients[key] = client
         while len(_clients) > KEEP:
             _clients.popitem(last=False)
