@@ -25,11 +25,11 @@ TICK_SECONDS = 0.05
 
 
 def write_checkpoint(folder: Path, source: str) -> None:
-    """A checkpoint of 200 batches with the run record of a driver that lives (this process)."""
+    """A checkpoint of 20 batches with the run record of a driver that lives (this process)."""
     offsets = f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":1767225600000,"conf":{{}}}}\n{{"{source}":{{"0":100}}}}'
     for log, text in (("offsets", offsets), ("commits", 'v1\n{"nextBatchWatermarkMs":0}')):
         (folder / log).mkdir(parents=True)
-        for batch in range(200):
+        for batch in range(20):
             (folder / log / str(batch)).write_text(text)
     run = RunRecord(run=records.run_name(datetime.now(UTC), "bench"), stream=folder.name, token="bench")  # noqa: S106
     run.driver = this_driver(0)
