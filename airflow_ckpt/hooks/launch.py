@@ -11,16 +11,14 @@ import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.hooks.connections import Connections
 from airflow_ckpt.hooks.settings import Settings
 from airflow_ckpt.runners.base import Launch, Runner
+from airflow_ckpt.runners.private_files import write_private, write_secrets
 from airflow_ckpt.streams.control import Order
 from airflow_ckpt.streams.stream import Stream
-from ckpt_stream.config import SECRETS_PROPERTY
-from ckpt_stream.security import is_secret
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
@@ -44,7 +42,7 @@ def _fill(
     if order.accept_data_loss:
         document["accept_data_loss"] = True
     write_private(folder / "stream.json", json.dumps(document, indent=1))
-    secret_files = _write_secrets(folder, connections.kafka)
+    secret_files = write_secrets(folder, connections.kafka)
     application = _application(stream, order.application or stream.application, settings, folder)
     py_files = [*stream.py_files]
     if not application.startswith("local://"):
@@ -68,22 +66,6 @@ def _fill(
     )
     environment = {**_environment(connections.spark.master), **stream.env}
     return Launch(tuple(argv), environment, folder, tuple(secret_files))
-
-
-def write_private(path: Path, text: str) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-
-
-def _write_secrets(folder: Path, kafka: Mapping[str, Any]) -> list[str]:
-    secrets = {name: value for name, value in kafka.items() if is_secret(name)}
-    if not secrets:
-        return []
-    path = folder / "secrets.conf"
-    # A properties file: the backslash is its escape character.
-    value = json.dumps(secrets).replace("\\", "\\\\")
-    write_private(path, f"{SECRETS_PROPERTY}={value}\n")
-    return [str(path)]
 
 
 def _application(stream: Stream, application: str, settings: Settings, folder: Path) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import requests
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from airflow_ckpt.exceptions import StackError
 from airflow_ckpt.local.processes import wait_until
@@ -117,16 +118,12 @@ class AirflowApi:
     def _request(self, method: str, path: str, **arguments: Any) -> requests.Response:
         # A question may be asked again; an order may have been carried out although its answer did not come.
         patience = QUESTIONS if method == "GET" else 1
+        again = Retrying(
+            stop=stop_after_attempt(patience), retry=retry_if_exception_type(requests.ReadTimeout), reraise=True
+        )
+        url = f"{self.url}/api/v2{path}"
         try:
-            for left in reversed(range(patience)):
-                try:
-                    return self._session.request(
-                        method, f"{self.url}/api/v2{path}", timeout=REQUEST_TIMEOUT_S, **arguments
-                    )
-                except requests.ReadTimeout:
-                    if not left:
-                        raise
-            raise AssertionError("unreachable")
+            return again(self._session.request, method, url, timeout=REQUEST_TIMEOUT_S, **arguments)
         except requests.RequestException as error:
             raise StackError(
                 f"no answer from Airflow to {method} {path} at {self.url}: {type(error).__name__}. "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import fields
@@ -12,15 +11,15 @@ from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.runners.base import Launch, Runner
+from airflow_ckpt.runners.private_files import SECRETS_FILE, write_private, write_secrets
 from airflow_ckpt.streams.control import Order
 from airflow_ckpt.streams.intent import SubmitIntent
 from airflow_ckpt.streams.stream import OWN, Stream
-from ckpt_stream.config import SECRETS_PROPERTY, StreamConfig
+from ckpt_stream.config import StreamConfig
 from ckpt_stream.run_record import RunRecord
-from ckpt_stream.security import is_secret
 
 #: What a run's copy of its files leaves behind: traces of the run before.
-_TRACES = ("driver.json", "exit.json", "driver.log", "submit.log", "secrets.conf", "stream.json")
+_TRACES = ("driver.json", "exit.json", "driver.log", "submit.log", SECRETS_FILE, "stream.json")
 
 
 def stream_of(checkpoint: str, intent: SubmitIntent | None, run: RunRecord | None) -> Stream:
@@ -61,19 +60,11 @@ def relaunch(stream: Stream, order: Order, intent: SubmitIntent | None, kafka: M
     document = json.loads(stream.document(kafka, order.token))
     if order.accept_data_loss:
         document["accept_data_loss"] = True
-    _write(new / "stream.json", json.dumps(document, indent=1))
+    write_private(new / "stream.json", json.dumps(document, indent=1))
     argv = [str(part).replace(str(old), str(new)) for part in intent.command["argv"]]
-    secrets = {name: value for name, value in kafka.items() if is_secret(name)}
-    secret_file = str(new / "secrets.conf")
-    if secret_file in argv:
-        if not secrets:
-            raise CkptError(
-                "The stream's Kafka needs credentials, which are kept nowhere: give them with --kafka-config FILE."
-            )
-        _write(new / "secrets.conf", f"{SECRETS_PROPERTY}=" + json.dumps(secrets).replace("\\", "\\\\") + "\n")
-    return Launch(tuple(argv), dict(intent.command.get("env") or {}), new, (secret_file,) if secrets else ())
-
-
-def _write(path: Path, text: str) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
+    secret_files = write_secrets(new, kafka)
+    if str(new / SECRETS_FILE) in argv and not secret_files:
+        raise CkptError(
+            "The stream's Kafka needs credentials, which are kept nowhere: give them with --kafka-config FILE."
+        )
+    return Launch(tuple(argv), dict(intent.command.get("env") or {}), new, tuple(secret_files))

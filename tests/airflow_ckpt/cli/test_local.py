@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -119,13 +118,11 @@ def test_up_says_where_everything_is_and_how_to_log_in(first_up: dict[str, Any])
 
 
 @pytest.mark.integration
-def test_a_second_up_is_quick_and_repeats_the_same(home: Path, first_up: dict[str, Any]) -> None:
+def test_a_second_up_starts_nothing_and_repeats_the_same(home: Path, first_up: dict[str, Any]) -> None:
     pids = _pids(result_of("local", "status", "--home", str(home)))
-    began = time.monotonic()
 
     assert result_of("local", "up", "--home", str(home)) == first_up
 
-    assert time.monotonic() - began < 15
     assert _pids(result_of("local", "status", "--home", str(home))) == pids
 
 

@@ -245,13 +245,13 @@ def test_the_deployment_may_say_otherwise(monkeypatch: pytest.MonkeyPatch, tmp_p
     for name in ("b.jar", "a.jar"):
         (tmp_path / name).touch()
     for option, value in {
-        "WORK_FOLDER": "/work/x",
+        "WORK_FOLDER": "/data/x",
         "APPLICATIONS_FOLDER": "/apps",
         "SPARK_JARS": f"{tmp_path}/*.jar,/else/c.jar",
         "POLL_INTERVAL": "2.5",
     }.items():
         monkeypatch.setenv(f"AIRFLOW__AIRFLOW_CKPT__{option}", value)
     settings = read_settings()
-    assert (settings.work_folder, settings.application_folders) == (Path("/work/x"), (Path("/apps"),))
+    assert (settings.work_folder, settings.application_folders) == (Path("/data/x"), (Path("/apps"),))
     assert settings.spark_jars == (f"{tmp_path}/a.jar", f"{tmp_path}/b.jar", "/else/c.jar")
     assert settings.poll_interval == 2.5
