@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -73,14 +74,18 @@ def group_offset(stream: StreamUnderTest) -> int:
 
 
 def command_lines(running: Running) -> set[str]:
-    """What the process list shows of the driver and all that it starts, until it ends."""
+    """What the process list shows of the driver and all that it starts, until it ends.
+
+    They share the driver's session. One that is just ending has no command line and hides none of the others.
+    """
     seen: set[str] = set()
-    driver = psutil.Process(running.process.pid)
+    session = running.process.pid
     end = time.monotonic() + RUN_SECONDS
     while running.process.poll() is None and time.monotonic() < end:
-        with suppress(psutil.NoSuchProcess):
-            for process in [driver, *driver.children(recursive=True)]:
-                seen.add(" ".join(process.cmdline()))
+        for pid in psutil.pids():
+            with suppress(ProcessLookupError, psutil.NoSuchProcess):
+                if os.getsid(pid) == session:
+                    seen.add(" ".join(psutil.Process(pid).cmdline()))
         with suppress(subprocess.TimeoutExpired):
             running.process.wait(0.05)
     return seen
