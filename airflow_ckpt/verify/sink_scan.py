@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
-from ckpt_stream.checksum import MASK, record_hasher
+from ckpt_stream.checksum import add, checksum_of
 from ckpt_stream.sink_facts import Boundaries, Scan, Sums
 
 __all__ = ["Boundaries", "Progress", "Scan", "ScanStuck", "Sums", "read_range", "reader_settings", "scan"]
@@ -53,7 +55,6 @@ def scan(
     begun = time.perf_counter()
     tally = _Tally(boundaries, end, result)
     read_range(kafka, topic, start, end, lambda messages: tally.add(messages, on_message), progress, isolation)
-    tally.close()
     result.seconds = time.perf_counter() - begun
     return result
 
@@ -113,44 +114,45 @@ def _read(
 
 
 class _Tally:
-    """Adds messages to their batch; per partition the batch changes only at a boundary."""
+    """Adds messages to their batch, a run of one partition and batch at a time: per message only what each must be asked."""
 
     def __init__(self, boundaries: Boundaries, stops: Mapping[int, int], result: Scan) -> None:
         self._boundaries, self._stops, self._result = boundaries, stops, result
-        self._hash = record_hasher()
-        #: partition -> [next boundary, batch, records, checksum]
-        self._open: dict[int, list[Any]] = {}
 
     def add(self, messages: Sequence[Any], on_message: Callable[[Any, int | None], None] | None) -> None:
-        hash_of, states, stops = self._hash, self._open, self._stops
-        for message in messages:
-            if message.error() is not None:
-                raise ScanStuck(f"The sink cannot be read: {message.error().str()}")
-            partition, offset = message.partition(), message.offset()
-            if offset >= stops[partition]:
-                continue
-            state = states.get(partition)
-            if state is None or offset >= state[0]:
-                state = self._turn(partition, offset)
-            state[2] += 1
-            state[3] += hash_of(message.key(), message.value())
+        for error in [m.error() for m in messages]:
+            if error is not None:
+                raise ScanStuck(f"The sink cannot be read: {error.str()}")
+        first = 0
+        for partition, same in groupby([m.partition() for m in messages]):
+            end = first + sum(1 for _ in same)
+            self._add(messages[first:end], partition, on_message)
+            first = end
+
+    def _add(self, run: Sequence[Any], partition: int, on_message: Callable[[Any, int | None], None] | None) -> None:
+        """Offsets rise within a partition, so that a run is cut where a batch ends."""
+        last = _below(run, self._stops[partition])
+        first = 0
+        while first < last:
+            batch, following = self._boundaries.place(partition, run[first].offset())
+            end = _below(run, following, first, last)
+            self._put(batch, run[first:end])
             if on_message is not None:
-                on_message(message, state[1])
+                for message in run[first:end]:
+                    on_message(message, batch)
+            first = end
 
-    def _turn(self, partition: int, offset: int) -> list[Any]:
-        if partition in self._open:
-            self._put(self._open[partition])
-        batch, following = self._boundaries.place(partition, offset)
-        state = self._open[partition] = [following, batch, 0, 0]
-        return state
+    def _put(self, batch: int | None, messages: Sequence[Any]) -> None:
+        sums = self._result.batches.setdefault(batch, Sums())
+        sums.records += len(messages)
+        sums.checksum = add(sums.checksum, checksum_of([m.key() for m in messages], [m.value() for m in messages]))
+        self._result.records += len(messages)
 
-    def _put(self, state: list[Any]) -> None:
-        sums = self._result.batches.setdefault(state[1], Sums())
-        sums.records += state[2]
-        sums.checksum = (sums.checksum + state[3]) & MASK
-        self._result.records += state[2]
 
-    def close(self) -> None:
-        for state in self._open.values():
-            self._put(state)
-        self._open.clear()
+def _below(run: Sequence[Any], offset: int, first: int = 0, last: int | None = None) -> int:
+    """The place in a run at which the offsets reach a given one."""
+    return bisect_left(run, offset, first, len(run) if last is None else last, key=_offset)
+
+
+def _offset(message: Any) -> int:
+    return int(message.offset())

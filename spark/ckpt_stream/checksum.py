@@ -6,7 +6,7 @@ lanes, batches and partitions can therefore be added up and compared in any orde
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,19 +17,19 @@ SEED = 42
 MASK = (1 << 64) - 1
 
 
-def record_hasher() -> Callable[[bytes | None, bytes | None], int]:
-    """A function that hashes one record as Spark's ``xxhash64(key, value)`` does.
+def checksum_of(keys: Iterable[bytes | None], values: Iterable[bytes | None]) -> int:
+    """The checksum of records, each hashed as Spark's ``xxhash64(key, value)`` does.
 
     Key and value are chained through the seed; a null leaves it as it is. The library behind it is needed by readers of
     the sink only, never on a cluster, so it is imported here.
     """
-    from xxhash import xxh64_intdigest
+    from xxhash import xxh64_intdigest as digest
 
-    def record_hash(key: bytes | None, value: bytes | None) -> int:
-        seed = SEED if key is None else xxh64_intdigest(key, SEED)
-        return seed if value is None else xxh64_intdigest(value, seed)
-
-    return record_hash
+    total = 0
+    for key, value in zip(keys, values, strict=True):
+        seed = SEED if key is None else digest(key, SEED)
+        total += seed if value is None else digest(value, seed)
+    return total & MASK
 
 
 def record_hash_column(key: str = "key", value: str = "value") -> Column:

@@ -9,7 +9,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ckpt_stream.checksum import MASK, SEED, add, record_hasher
+from ckpt_stream.checksum import MASK, SEED, add, checksum_of
 
 pytestmark = pytest.mark.unit
 
@@ -22,7 +22,9 @@ P1, P2, P3, P4, P5 = (
 )
 NULLABLE = st.none() | st.binary(max_size=80)
 
-record_hash = record_hasher()
+
+def record_hash(key: bytes | None, value: bytes | None) -> int:
+    return checksum_of([key], [value])
 
 
 def rotate(x: int, bits: int) -> int:
@@ -101,6 +103,7 @@ def test_the_sum_is_the_same_in_any_order_and_any_division(
     for i, hashed in enumerate(hashes):
         parts[i < cut] = add(parts[i < cut], hashed)
     assert add(*parts) == whole == sum(hashes) % 2**64
+    assert checksum_of([key for key, _ in records], [value for _, value in records]) == whole
 
 
 def test_the_sum_is_taken_modulo_two_to_the_64() -> None:

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.verify.verdict import CLEAN, UNKNOWN, VIOLATED, Verdict
 from airflow_ckpt.verify.verification import Range, Subject, verify
-from ckpt_stream.checksum import add, record_hasher
+from ckpt_stream.checksum import checksum_of
 from ckpt_stream.lane import AUDIT_HEADER
 from ckpt_stream.ledger import LedgerRecord, ledger_topic
 from tests.kafka_io import create_topic
@@ -93,9 +93,7 @@ class Written:
     def _record(
         self, batch: int, lane: int, rows: Rows, source: tuple[int, int], start: dict[str, dict[str, int]]
     ) -> LedgerRecord:
-        hash_of, total = record_hasher(), 0
-        for key, value in rows:
-            total = add(total, hash_of(_bytes(key), _bytes(value)))
+        total = checksum_of([_bytes(key) for key, _ in rows], [_bytes(value) for _, value in rows])
         return LedgerRecord(
             sink_id=self.sink, query_id="q", run_id="r", lane=lane, lanes=self.lanes, batch=batch, digest=f"d{batch}",
             start={"in": {"0": source[0]}}, end={"in": {"0": source[1]}}, records=len(rows), checksum=total,

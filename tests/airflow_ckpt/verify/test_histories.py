@@ -17,7 +17,7 @@ from airflow_ckpt.verify.ledger_check import batches_of, check_batches, check_la
 from airflow_ckpt.verify.sink_check import compare
 from airflow_ckpt.verify.sink_scan import Boundaries, Scan, _Tally
 from airflow_ckpt.verify.verdict import Finding
-from ckpt_stream.checksum import add, record_hasher
+from ckpt_stream.checksum import add, checksum_of
 from ckpt_stream.lane import AUDIT_HEADER
 from ckpt_stream.ledger import LedgerRecord
 
@@ -25,7 +25,10 @@ pytestmark = pytest.mark.unit
 
 TOPIC = "sink"
 PARTITIONS = 2
-HASH = record_hasher()
+
+
+def hash_of(key: bytes | None, value: bytes | None) -> int:
+    return checksum_of([key], [value])
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Model:
         self.ends = [end + size for end in self.ends]
 
     def put(self, key: bytes | None, value: bytes | None, name: bytes | None) -> None:
-        partition = (HASH(key, value) if key is None else HASH(key, None)) % PARTITIONS
+        partition = (hash_of(key, value) if key is None else hash_of(key, None)) % PARTITIONS
         self.messages.append(Message(partition, self.ends[partition], (key, value), name))
         self.ends[partition] += 1
 
@@ -86,7 +89,7 @@ class Model:
                 key = b"k%d" % (place % 5) if place % 7 else None
                 value = b"%d-%d-%d" % (self.number, lane, place) if place % 11 else None
                 self.put(key, value, b"%d/%d/%d" % (self.number, lane, place) if self.audited else None)
-                total = add(total, HASH(key, value))
+                total = add(total, hash_of(key, value))
             self.hole()
             record = LedgerRecord(
                 sink_id="s", query_id="q", run_id="r", lane=lane, lanes=len(sizes), batch=self.number,
@@ -111,7 +114,6 @@ class Model:
         scan, audit = Scan(), Audit(cut.batches, TOPIC) if self.audited else None
         tally = _Tally(cut.boundaries, cut.end, scan)
         tally.add([m for m in self.messages if cut.start[m.place] <= m.at < cut.end[m.place]], audit)
-        tally.close()
         differences = list(compare(cut.batches, scan, TOPIC))
         if audit is not None:
             audit.finish()

@@ -28,12 +28,12 @@ from ckpt_stream.sink_arrays import NONE, Collector, account_lane
 from ckpt_stream.sink_facts import FactsFormatError, Sums, parse_name, scans_from_json, scans_to_json
 from ckpt_stream.sink_job import gather_lanes, gather_sums, job_from_json
 from tests.airflow_ckpt.verify.test_histories import (
-    HASH,
     TOPIC,
     Message,
     Model,
     alter,
     foreign,
+    hash_of,
     histories,
     remove,
     repeat,
@@ -62,7 +62,6 @@ def scan_in_process(model: Model, target: Target) -> Scan:
     scan, audit = Scan(topic=TOPIC), Audit(target.batches, TOPIC) if target.audited else None
     tally = _Tally(target.boundaries, target.end, scan)
     tally.add(in_range(model, target), audit)
-    tally.close()
     if audit is not None:
         scan.audit = audit.finish()
     return scan
@@ -93,7 +92,7 @@ def scan_as_job(model: Model, plan: Plan, chunk: int) -> Scan:
 
 def _row(message: Message) -> dict[str, Any]:
     name = (parse_name(message.name) if message.name else None) or (NONE, NONE, NONE)
-    hashed = int(np.uint64(HASH(message.key(), message.value())).astype(np.int64))
+    hashed = int(np.uint64(hash_of(message.key(), message.value())).astype(np.int64))
     return {
         "partition": message.place,
         "offset": message.at,

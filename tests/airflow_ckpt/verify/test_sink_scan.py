@@ -1,0 +1,72 @@
+"""Messages as a consumer hands them over, partitions mixed and beyond the end: each is added to its batch or to none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_ckpt.verify.sink_scan import Boundaries, Scan, ScanStuck, Sums, _Tally
+from tests.airflow_ckpt.verify.test_histories import Message, hash_of
+
+pytestmark = pytest.mark.unit
+
+BOUNDARIES = Boundaries([7, 8, 9], {0: [10, 20, 20], 1: [0, 5, 30]})
+STOPS = {0: 40, 1: 35}
+
+
+def message(partition: int, offset: int) -> Message:
+    return Message(partition, offset, (b"k%d" % partition, b"v%d" % offset), None)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(1, 6)), max_size=30),
+    st.lists(st.integers(1, 3), min_size=60, max_size=60),
+    st.integers(1, 9),
+)
+@settings(max_examples=100, deadline=None)
+def test_every_message_is_added_to_the_batch_in_which_it_lies(
+    turns: list[tuple[int, int]], steps: list[int], at_once: int
+) -> None:
+    offsets, found, size = [0, 0], [], iter(steps * 10)
+    for partition, count in turns:
+        for _ in range(count):
+            found.append(message(partition, offsets[partition]))
+            offsets[partition] += next(size)
+    expected: dict[int | None, Sums] = {}
+    shown: list[tuple[Any, int | None]] = []
+    for m in found:
+        if m.at < STOPS[m.place]:
+            batch, _ = BOUNDARIES.place(m.place, m.at)
+            sums = expected.setdefault(batch, Sums())
+            sums.records += 1
+            sums.checksum = (sums.checksum + hash_of(m.key(), m.value())) % 2**64
+            shown.append((m, batch))
+    result, seen = Scan(), list[tuple[Any, int | None]]()
+    tally = _Tally(BOUNDARIES, STOPS, result)
+    for first in range(0, len(found), at_once):
+        tally.add(found[first : first + at_once], lambda m, batch: seen.append((m, batch)))
+    assert result.batches == expected
+    assert result.records == len(shown)
+    assert seen == shown
+
+
+def test_what_lies_behind_the_end_is_passed_over() -> None:
+    result = Scan()
+    _Tally(BOUNDARIES, STOPS, result).add([message(0, 39), message(0, 40), message(1, 35), message(0, 41)], None)
+    assert result.batches == {9: Sums(1, hash_of(b"k0", b"v39"))}
+
+
+@dataclass(frozen=True)
+class Broken(Message):
+    def error(self) -> Any:
+        return KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+
+def test_an_error_among_the_messages_ends_the_scan() -> None:
+    with pytest.raises(ScanStuck, match="authorization"):
+        _Tally(BOUNDARIES, STOPS, Scan()).add([message(0, 10), Broken(0, 11, (None, None), None)], None)
