@@ -14,8 +14,8 @@ from ckpt_stream.sink_facts import Boundaries, Scan, Sums
 
 __all__ = ["Boundaries", "Progress", "Scan", "ScanStuck", "Sums", "read_range", "reader_settings", "scan"]
 
-#: Messages per call into the client: large enough that the call itself costs nothing.
-AT_ONCE = 10_000
+#: Messages per call into the client: enough that the call costs nothing, few enough that they stay in the cache.
+AT_ONCE = 2_000
 #: Nothing at all for this long, although there is something to read, means that Kafka is stuck.
 SILENCE_SECONDS = 60.0
 
@@ -34,9 +34,11 @@ def reader_settings(kafka: Mapping[str, Any], isolation: str = "read_committed")
         "enable.auto.commit": False,
         "auto.offset.reset": "error",
         "allow.auto.create.topics": False,
-        "queued.min.messages": 500_000,
+        "queued.min.messages": 100_000,
         "fetch.message.max.bytes": 8 * 1024 * 1024,
-        "queued.max.messages.kbytes": 256 * 1024,
+        "queued.max.messages.kbytes": 64 * 1024,
+        # A full queue is emptied in a fraction of the second that the client would wait before it fetches again.
+        "fetch.queue.backoff.ms": 10,
     }
 
 
@@ -120,11 +122,15 @@ class _Tally:
         self._boundaries, self._stops, self._result = boundaries, stops, result
 
     def add(self, messages: Sequence[Any], on_message: Callable[[Any, int | None], None] | None) -> None:
-        for error in [m.error() for m in messages]:
-            if error is not None:
-                raise ScanStuck(f"The sink cannot be read: {error.str()}")
+        errors = [m.error() for m in messages]
+        if any(errors):
+            raise ScanStuck(f"The sink cannot be read: {next(filter(None, errors)).str()}")
+        partitions = [m.partition() for m in messages]
+        if len(set(partitions)) == 1:
+            self._add(messages, partitions[0], on_message)
+            return
         first = 0
-        for partition, same in groupby([m.partition() for m in messages]):
+        for partition, same in groupby(partitions):
             end = first + sum(1 for _ in same)
             self._add(messages[first:end], partition, on_message)
             first = end

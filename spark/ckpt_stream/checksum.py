@@ -6,7 +6,8 @@ lanes, batches and partitions can therefore be added up and compared in any orde
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,19 +18,28 @@ SEED = 42
 MASK = (1 << 64) - 1
 
 
-def checksum_of(keys: Iterable[bytes | None], values: Iterable[bytes | None]) -> int:
+def checksum_of(keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> int:
     """The checksum of records, each hashed as Spark's ``xxhash64(key, value)`` does.
 
     Key and value are chained through the seed; a null leaves it as it is. The library behind it is needed by readers of
     the sink only, never on a cluster, so it is imported here.
     """
-    from xxhash import xxh64_intdigest as digest
+    from xxhash import xxh64_intdigest
 
-    total = 0
-    for key, value in zip(keys, values, strict=True):
-        seed = SEED if key is None else digest(key, SEED)
-        total += seed if value is None else digest(value, seed)
-    return total & MASK
+    digest: Callable[..., int] = xxh64_intdigest
+
+    # Without nulls the interpreter is left out of it, which halves the time.
+    if None in keys:
+        seeds: Iterable[int] = [SEED if key is None else digest(key, SEED) for key in keys]
+    else:
+        seeds = map(digest, keys, repeat(SEED))
+    if None in values:
+        hashes: Iterable[int] = (
+            seed if value is None else digest(value, seed) for value, seed in zip(values, seeds, strict=True)
+        )
+    else:
+        hashes = map(digest, values, seeds)
+    return sum(hashes) & MASK
 
 
 def record_hash_column(key: str = "key", value: str = "value") -> Column:
