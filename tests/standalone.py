@@ -17,7 +17,8 @@ import requests
 
 from airflow_ckpt.local.jars import pyspark_home
 from airflow_ckpt.local.processes import ProcessId, free_port, is_alive, start_detached, stop_tree, wait_until
-from tests.streams import APPLICATIONS, FAST_JVM
+from airflow_ckpt.local.quick_jvm import OPTIONS
+from tests.streams import APPLICATIONS
 
 HOST = "127.0.0.1"
 # Master and Workers answer in 2 to 4 s; on two busy cores it takes several times that.
@@ -123,7 +124,7 @@ class StandaloneUnderTest:
             "conf": {
                 "spark.executor.memory": "512m",
                 "spark.executor.cores": "1",
-                "spark.executor.extraJavaOptions": FAST_JVM,
+                "spark.executor.extraJavaOptions": " ".join(OPTIONS),
             },
         }
 
@@ -136,7 +137,7 @@ class StandaloneUnderTest:
             "SPARK_LOCAL_IP": HOST,
             "SPARK_LOCAL_DIRS": str(self._folder / "local"),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": FAST_JVM,
+            "SPARK_DAEMON_JAVA_OPTS": " ".join(OPTIONS),
         }
         return start_detached(
             [str(home / "bin" / "spark-class"), main_class, *argv], log=self._folder / name, cwd=self._folder, env=env

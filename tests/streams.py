@@ -13,6 +13,7 @@ from typing import Any
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.local.jars import spark_kafka_jars
+from airflow_ckpt.local.quick_jvm import quick_jvm
 from ckpt_stream import crash
 from ckpt_stream.config import StreamConfig
 from ckpt_stream.ledger import LedgerRecord, ledger_topic
@@ -20,8 +21,6 @@ from ckpt_stream.run_record import RUNS, RunRecord
 from tests.kafka_io import Record, produce, read_all
 
 APPLICATIONS = Path(__file__).parent.parent / "spark"
-#: A driver lives for seconds in a test: the second compiler would cost more than it gives.
-FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 RUN_SECONDS = 120
 
 
@@ -133,7 +132,7 @@ class StreamUnderTest:
         settings = {
             "spark.ui.enabled": "false",
             "spark.log.level": "WARN",
-            "spark.driver.extraJavaOptions": FAST_JVM,
+            "spark.driver.extraJavaOptions": quick_jvm(),
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.host": "127.0.0.1",
             **(conf or {}),

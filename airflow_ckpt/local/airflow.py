@@ -25,6 +25,7 @@ from airflow_ckpt.local.interrupts import undisturbed
 from airflow_ckpt.local.jars import spark_kafka_jars
 from airflow_ckpt.local.java import find_java
 from airflow_ckpt.local.processes import ProcessId, free_port, is_alive, start_detached, wait_until
+from airflow_ckpt.local.quick_jvm import quick_jvm
 
 Report = Callable[[str], None]
 
@@ -198,6 +199,7 @@ class AirflowStandalone:
         self.dags.mkdir(parents=True, exist_ok=True)
         airflow_home.password(self.home)
         jars = f"{spark_kafka_jars()}/*.jar"
+        quick_jvm(say)
         airflow_home.write_settings(self.home, dags=self.dags, ports=ports, spark_jars=jars)
         self._save_state({"ports": ports.to_dict()})
         connections = self._write_connections()
@@ -279,7 +281,8 @@ class AirflowStandalone:
         return ports
 
     def _environment(self) -> dict[str, str]:
-        return airflow_home.environment(self.home, java_home=find_java().resolve().parents[1])
+        java_home = find_java().resolve().parents[1]
+        return airflow_home.environment(self.home, java_home=java_home, jvm_options=quick_jvm())
 
     def _sessions(self) -> list[ProcessId]:
         """The first process of each session of this Airflow, whether it still lives or not."""

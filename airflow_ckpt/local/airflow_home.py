@@ -125,7 +125,13 @@ def connections(kafka_config: Mapping[str, str], spark_master: str) -> dict[str,
     }
 
 
-def environment(home: Path, *, java_home: Path | None = None, base: Mapping[str, str] | None = None) -> dict[str, str]:
+def environment(
+    home: Path,
+    *,
+    java_home: Path | None = None,
+    jvm_options: str | None = None,
+    base: Mapping[str, str] | None = None,
+) -> dict[str, str]:
     """The environment of every process of this Airflow: the caller's, less what steers another Airflow or Spark."""
     steering = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW_")
     single = {"AIRFLOW_CONFIG", "AIRFLOW_API_APPS", "SPARK_HOME", "PYSPARK_DRIVER_PYTHON", "PYSPARK_SUBMIT_ARGS"}
@@ -138,8 +144,8 @@ def environment(home: Path, *, java_home: Path | None = None, base: Mapping[str,
     env["PATH"] = os.pathsep.join([programs, env.get("PATH", os.defpath)])
     env["PYSPARK_PYTHON"] = sys.executable
     env["PYTHONUNBUFFERED"] = "1"
-    # A driver on a laptop lives for minutes: the second compiler would cost more than it gives, and so would many threads.
-    env.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
+    if jvm_options is not None:
+        env.setdefault("SPARK_SUBMIT_OPTS", jvm_options)
     if java_home is not None:
         env["JAVA_HOME"] = str(java_home)
     # Tasks talk to the API server of this machine; a company proxy must not sit in between.
