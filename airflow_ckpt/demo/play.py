@@ -30,7 +30,8 @@ def play(home: Path, say: Say, progress: Say) -> dict[str, Any]:
         raise StackError("the demo needs the example DAGs: run it from a checkout of the project (`make demo`)")
     begun = time.monotonic()
     summary = stack.up(home, report=say)
-    kafka = {"bootstrap.servers": summary["kafka"]["bootstrap"]}
+    # Its own client says only what is an error: the screen belongs to the demo.
+    kafka = {"bootstrap.servers": summary["kafka"]["bootstrap"], "log_level": 3}
     airflow: AirflowStandalone = stack._airflow(home)
     stages = [
         Stage("demo_ours", "exactly_once", home, "demo_log_ours", "demo_counts_ours"),

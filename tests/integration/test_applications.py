@@ -150,6 +150,7 @@ def test_the_word_count_table_record_for_record(spark: Any, stream: Make) -> Non
     assert [p["offset"] for p in poison] == [3, 6, 8, 10]
 
 
+@pytest.mark.slow
 def test_every_occurrence_gives_a_record_when_every_record_is_a_batch(stream: Make) -> None:
     """As a driver of its own, where the application itself says the output mode."""
     under_test = stream("word_count", max_offsets_per_batch=1)

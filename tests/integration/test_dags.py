@@ -104,18 +104,29 @@ def windows(count: int) -> int:
     return len({(n % 7, n // 10 // 5) for n in range(count)})
 
 
+@pytest.fixture(scope="module")
+def beside(examples: Examples) -> dict[str, str]:
+    """Two DAGs that run while the main one does, as they would in any Airflow."""
+    examples.create("copy_source", "copy_sink")
+    produce(examples.kafka, "copy_source", [(str(n % 5), str(n)) for n in range(300)])
+    return {dag: examples.run(dag) for dag in ("drain_and_verify", "crash_drill")}
+
+
+@pytest.mark.usefixtures("beside")
 def test_the_main_dag_survives_a_kill_and_the_watchdog_brings_its_stream_back(examples: Examples) -> None:
     examples.create("ip_count_source", "ip_count_sink")
     produce(examples.kafka, "ip_count_source", lines(400))
     marker = examples.airflow.home / "killed"
     order = {"point": "mid_produce", "kill": "both", "batch": 1, "once": str(marker)}
     run = examples.run(
-        "ip_count_exactly_once", {"trigger_seconds": 1, "max_offsets": 200, "batches": 4, "crash": json.dumps(order)}
+        "ip_count_exactly_once", {"trigger_seconds": 2, "max_offsets": 200, "batches": 4, "crash": json.dumps(order)}
     )
     state, tasks = examples.ended("ip_count_exactly_once", run)
     assert state == "success", examples.explain("ip_count_exactly_once", run)
     assert marker.exists(), "the fault did not hit"
-    assert tasks["progress"] == "failed"
+    # The task that looked next has noticed it: the driver may be dead before the submit has seen its first batch.
+    assert "failed" in (tasks["submit"], tasks["progress"])
+    assert "failed" not in (tasks["resume"], tasks["catch_up"])
     assert tasks["resume"] == tasks["verify_again"] == "success"
     assert tasks["stop"] == "skipped"
     rows = [json.loads(r.value or b"{}") for r in read_all(examples.kafka, "ip_count_sink")]
@@ -155,27 +166,16 @@ def test_the_main_dag_survives_a_kill_and_the_watchdog_brings_its_stream_back(ex
     examples.end_drivers()
 
 
-def test_drill_drain_and_word_count_end_as_they_should(examples: Examples) -> None:
-    examples.create("copy_source", "copy_sink")
-    produce(examples.kafka, "copy_source", [(str(n % 5), str(n)) for n in range(300)])
-    runs = {dag: examples.run(dag) for dag in ("drain_and_verify", "crash_drill", "word_count_restore")}
+def test_drill_drain_and_word_count_end_as_they_should(examples: Examples, beside: dict[str, str]) -> None:
+    word_count = examples.run("word_count_restore")
 
-    state, _ = examples.ended("drain_and_verify", runs["drain_and_verify"])
-    assert state == "success", examples.explain("drain_and_verify", runs["drain_and_verify"])
+    state, _ = examples.ended("drain_and_verify", beside["drain_and_verify"])
+    assert state == "success", examples.explain("drain_and_verify", beside["drain_and_verify"])
     assert sorted(int(r.value or 0) for r in read_all(examples.kafka, "copy_sink")) == list(range(300))
 
-    state, tasks = examples.ended("crash_drill", runs["crash_drill"])
-    assert state == "success", examples.explain("crash_drill", runs["crash_drill"])
+    state, tasks = examples.ended("crash_drill", beside["crash_drill"])
+    assert state == "success", examples.explain("crash_drill", beside["crash_drill"])
     assert tasks["was_it_a_drill"] == "success"
-
-    # Three failures are survived ten seconds apart; the fourth is for good, and the table is right.
-    state, tasks = examples.ended("word_count_restore", runs["word_count_restore"])
-    assert state == "success", examples.explain("word_count_restore", runs["word_count_restore"])
-    assert tasks["count_words"] == "failed"
-    assert tasks["check_table"] == "success"
-    log = examples.api.task_log("word_count_restore", runs["word_count_restore"], "count_words")
-    assert "has failed for good: all 3 restarts of the fixed-delay strategy are used" in log
-    assert "restart 3 of 3, 10 s after the failure" in log
 
     # What has arrived since is drained by the next run, which verifies only that.
     produce(examples.kafka, "copy_source", [(str(n % 5), str(n)) for n in range(300, 400)])
@@ -185,6 +185,15 @@ def test_drill_drain_and_word_count_end_as_they_should(examples: Examples) -> No
     assert state == "success", examples.explain("drain_and_verify", run)
     assert f"from batch {newest}" in examples.api.task_log("drain_and_verify", run, "verify")
     assert sorted(int(r.value or 0) for r in read_all(examples.kafka, "copy_sink")) == list(range(400))
+
+    # Three failures are survived ten seconds apart; the fourth is for good, and the table is right.
+    state, tasks = examples.ended("word_count_restore", word_count)
+    assert state == "success", examples.explain("word_count_restore", word_count)
+    assert tasks["count_words"] == "failed"
+    assert tasks["check_table"] == "success"
+    log = examples.api.task_log("word_count_restore", word_count, "count_words")
+    assert "has failed for good: all 3 restarts of the fixed-delay strategy are used" in log
+    assert "restart 3 of 3, 10 s after the failure" in log
 
 
 def test_every_form_explains_itself(examples: Examples) -> None:

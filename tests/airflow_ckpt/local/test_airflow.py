@@ -13,7 +13,7 @@ from airflow_ckpt.local.airflow_processes import COMPONENTS
 from tests.leftovers import processes_of
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 DAG_ID = "defers_once"
 DAG_FILE = f'''
