@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import resource
+import threading
 import time
+from contextlib import suppress
 from typing import Any
+
+import psutil
 
 from airflow_ckpt.kafka.offsets import admin_client, ends_of
 from airflow_ckpt.local.kafka import KafkaCluster
-from airflow_ckpt.verify.sink_scan import AT_ONCE, Boundaries, reader_settings, scan
+from airflow_ckpt.verify.readers import scan_sums
+from airflow_ckpt.verify.sink_scan import AT_ONCE, Boundaries, reader_settings
 from bench.stack import fill, new_topic
 
 #: Batches into which the topic is divided for the scan, as a ledger would.
@@ -30,8 +34,34 @@ def plain_count(kafka: dict[str, Any], topic: str, ends: dict[int, int]) -> floa
     return seconds
 
 
+class Memory:
+    """The most memory that this process and those it has started take while it is watched, in MB."""
+
+    def __init__(self) -> None:
+        self.peak = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> Memory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        here = psutil.Process()
+        while not self._over.wait(0.05):
+            taken = 0
+            for process in (here, *(p for p in here.children() if p.name().startswith("python"))):
+                with suppress(psutil.NoSuchProcess):
+                    taken += process.memory_info().rss
+            self.peak = max(self.peak, taken / 2**20)
+
+
 def rates(cluster: KafkaCluster, records: int, rounds: int, say: Any) -> dict[str, float]:
-    """Records per second of both, the best of a few rounds taken in turn; and how memory grew from first to last scan."""
+    """Records per second of both, the best of a few rounds taken in turn; and the memory for a part and for the whole."""
     kafka = cluster.client_config()
     topic = new_topic(cluster, "verify", 4)
     fill(cluster, topic, records)
@@ -42,16 +72,17 @@ def rates(cluster: KafkaCluster, records: int, rounds: int, say: Any) -> dict[st
     boundaries = Boundaries(
         range(BATCHES), {p: [end * b // BATCHES for b in range(BATCHES)] for p, end in ends.items()}
     )
+    start = dict.fromkeys(ends, 0)
+    with Memory() as part:
+        scan_sums(kafka, topic, start, {p: end // 2 for p, end in ends.items()}, boundaries)
     plain = checked = float("inf")
-    memory = []
     for number in range(rounds):
         plain = min(plain, plain_count(kafka, topic, ends))
-        result = scan(kafka, topic, dict.fromkeys(ends, 0), ends, boundaries)
+        with Memory() as whole:
+            result = scan_sums(kafka, topic, start, ends, boundaries)
         if result.records != records:
             raise RuntimeError(f"the scan saw {result.records} of {records} records")
         checked = min(checked, result.seconds)
-        memory.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-        say(
-            f"round {number + 1}: plain {records / plain:,.0f}/s, verified {records / checked:,.0f}/s, {memory[-1]:.0f} MB"
-        )
-    return {"plain": records / plain, "verify": records / checked, "memory_growth_mb": memory[-1] - memory[0]}
+        say(f"round {number + 1}: plain {records / plain:,.0f}/s, verified {records / checked:,.0f}/s")
+    say(f"memory: {part.peak:.0f} MB for half of the records, {whole.peak:.0f} MB for all")
+    return {"plain": records / plain, "verify": records / checked, "memory_growth_mb": whole.peak - part.peak}

@@ -22,6 +22,7 @@ from airflow_ckpt.verify.ledger_check import (
 )
 from airflow_ckpt.verify.plan import DEAD_LETTERS, Plan, Target
 from airflow_ckpt.verify.plan import SINK as SINK_ROLE
+from airflow_ckpt.verify.readers import scan_sums
 from airflow_ckpt.verify.sink_check import check_retention, sums
 from airflow_ckpt.verify.sink_scan import Progress, scan
 from airflow_ckpt.verify.transactions import check_open
@@ -109,15 +110,17 @@ def plan(
 
 
 def scan_here(made: Plan, kafka: Kafka, progress: Progress | None = None) -> Iterator[Scan]:
-    """Read what the plan names in this process, one topic after the other."""
+    """Read what the plan names on this machine, one topic after the other."""
     for target in made.targets:
         audit = Audit(target.batches, target.topic) if target.audited else None
         where = (target.topic, target.start, target.end, target.boundaries)
-        found = scan(kafka, *where, progress, audit)
-        if audit is not None:
+        if audit is None:
+            found = scan_sums(kafka, *where, progress)
+        else:
+            found = scan(kafka, *where, progress, audit)
             found.audit = audit.finish()
         if made.count_aborted and target.role == SINK_ROLE:
-            found.uncommitted = scan(kafka, *where, None, None, "read_uncommitted").records
+            found.uncommitted = scan_sums(kafka, *where, None, "read_uncommitted").records
         yield found
 
 
