@@ -137,7 +137,10 @@ def test_supervision_outlives_a_triggerer_and_a_scheduler_and_does_not_restart_t
     provided.wait_for_task("supervise", run, "deferred", seconds=120)
     provided.wait_for_values("a", seconds=120)
     for component in ("triggerer", "scheduler"):
-        os.kill(provided.airflow.component_pids()[component], signal.SIGKILL)
+        pid = provided.airflow.component_pids()[component]
+        os.kill(pid, signal.SIGKILL)
+        # A kill is an order; the process is gone a moment later.
+        wait_for(lambda pid=pid: pid not in provided.airflow.component_pids().values(), f"the {component} to be gone")
         provided.airflow.restart_component(component)
     for value in ("b", "c", "d"):
         seen = provided.batch()
