@@ -3,6 +3,10 @@ PYTHON ?= python3
 UV_VERSION := 0.13.8
 UV := .uv/bin/uv
 ARGS ?=
+# Two at a time: a test that waits for Airflow or for a broker leaves the other core idle. A file's tests stay together,
+# since they share what they have started. `make test WORKERS=0` runs one after the other.
+WORKERS ?= 2
+SIDE_BY_SIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 UV_READY := .uv/ready-$(UV_VERSION)
 VENV_READY := .venv/ready
@@ -34,13 +38,13 @@ status: setup ## Show what runs, and where
 
 ##@ Tests
 test: java setup lint ## Lint, unit, integration and the quick fault tests, on a real Kafka, Spark and Airflow
-	@.venv/bin/pytest -m "not slow and not cluster and not browser" $(ARGS)
+	@.venv/bin/pytest $(SIDE_BY_SIDE) -m "not slow and not cluster and not browser" $(ARGS)
 
 test-unit: setup ## Only the tests that start nothing
 	@.venv/bin/pytest -m unit $(ARGS)
 
 test-slow: java setup ## The tests that take minutes each: every crash point, the provider's faults, secured Kafka
-	@.venv/bin/pytest -m "slow and not cluster" $(ARGS)
+	@.venv/bin/pytest $(SIDE_BY_SIDE) -m "slow and not cluster" $(ARGS)
 
 test-cluster: java setup ## The tests on an HDFS and a YARN of their own (the first time it downloads 90 MB)
 	@.venv/bin/pytest -m cluster $(ARGS)
