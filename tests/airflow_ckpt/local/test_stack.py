@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections import namedtuple
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from airflow_ckpt.exceptions import StackError
 from airflow_ckpt.local import stack
 from airflow_ckpt.local.airflow import AirflowStandalone
+from airflow_ckpt.local.kafka import KafkaCluster
+from airflow_ckpt.local.processes import free_port
 from tests.leftovers import processes_of
 
 DiskUsage = namedtuple("DiskUsage", "total used free")
@@ -71,6 +74,12 @@ def test_a_checkout_brings_its_own_example_dags() -> None:
 
 def _fails(self: AirflowStandalone, report: stack.Report | None = None) -> None:
     raise StackError("Airflow does not want to")
+
+
+@pytest.fixture(autouse=True)
+def own_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests in another process may bring up a stack at the same moment, and would choose the same ports."""
+    monkeypatch.setattr(stack, "KafkaCluster", partial(KafkaCluster, base_port=free_port()))
 
 
 @pytest.mark.integration
