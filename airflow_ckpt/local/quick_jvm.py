@@ -1,7 +1,7 @@
 """Options for the JVM of a driver on this machine, which lives for minutes: most of what it costs is its start.
 
 Java can map classes from an archive instead of reading them from jars and checking them. The archive is made once, by a
-small stream, and lies beside the installed pyspark whose jars it stands for. Java itself refuses one that does not fit.
+small stream, and lies in the environment of the pyspark whose jars it stands for. Java itself refuses one that does not fit.
 """
 
 from __future__ import annotations

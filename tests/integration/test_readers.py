@@ -23,7 +23,7 @@ RECORDS = 6_000
 @pytest.fixture
 def written(kafka: Any, topics: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> tuple[str, dict[int, int]]:
     """A topic that is worth two processes, and where its partitions end."""
-    monkeypatch.setattr(readers, "RECORDS_EACH", RECORDS // 2)
+    monkeypatch.setattr(readers, "RECORDS_EACH", RECORDS // 3)
     monkeypatch.setattr(readers, "_processors", lambda: 2)
     topic, config = topics("sink", PARTITIONS), kafka.client_config()
     produce(config, topic, [(str(n % 97) if n % 5 else None, None if n % 7 == 0 else f"v{n}") for n in range(RECORDS)])
@@ -43,14 +43,25 @@ def boundaries(ends: dict[int, int]) -> Boundaries:
     return Boundaries([4, 5, 6], {p: [end // 10, end // 2, end // 2] for p, end in ends.items()})
 
 
-def test_two_processes_find_what_one_finds(kafka: Any, written: tuple[str, dict[int, int]]) -> None:
+def test_two_processes_find_what_one_finds(
+    kafka: Any, written: tuple[str, dict[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic, ends = written
     start = {p: p for p in ends}
     alone = scan(kafka.client_config(), topic, start, ends, boundaries(ends))
     seen: list[tuple[int, int]] = []
+    started: list[readers._Reader] = []
+    reader = readers._Reader
+
+    def begin(order: str) -> readers._Reader:
+        started.append(reader(order))
+        return started[-1]
+
+    monkeypatch.setattr(readers, "_Reader", begin)
     together = readers.scan_sums(
         kafka.client_config(), topic, start, ends, boundaries(ends), lambda done, total: seen.append((done, total))
     )
+    assert len(started) == 2, "the range was read in this process"
     assert together.batches == alone.batches
     assert together.records == alone.records == RECORDS - sum(start.values())
     assert set(alone.batches) == {None, 4, 6}
