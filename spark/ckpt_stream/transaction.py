@@ -55,6 +55,24 @@ class Transaction:
         """The first delivery that failed for good."""
         return self._failures[0] if self._failures else None
 
+    def _broken(self) -> Any | None:
+        """Why the open transaction cannot go on, if it cannot: Kafka would not let it write to a partition, or fenced it.
+
+        Asked by beginning it again, which an open transaction refuses with nothing but its state: librdkafka has no other
+        question for it. It throws away the records of a broken transaction without naming the reason to them, refuses
+        further ones as "erroneous state", and at times forgets one, which then waits for its own timeout.
+        """
+        from confluent_kafka import KafkaException
+
+        if self._failed is not None:
+            return self._failed
+        try:
+            self.producer.begin_transaction()
+        except KafkaException as e:
+            error = e.args[0]
+            return error if error.txn_requires_abort() or error.fatal() else None
+        raise AssertionError(f"{self.id} was asked about a transaction that it had not begun")
+
     def close(self) -> None:
         """Let the client go, without a word to Kafka: what is still open is the next owner's to abort."""
         self.producer = None
@@ -96,17 +114,16 @@ class Transaction:
                 return
             except BufferError:
                 self.producer.poll(0.01)
-                if self._failed is not None:
-                    raise self.why_failed(f"write to {topic}") from None
+                self._go_on()
             except KafkaException as e:
-                raise sink_error(self._failed or e, f"write {_named(record)} to {topic}") from e
+                self._go_on()
+                raise sink_error(e, f"write {_named(record)} to {topic}") from e
 
     def flush(self) -> None:
         """Wait until every record is delivered or has failed."""
-        while self.producer.flush(1.0) > 0 and self._failed is None:
-            pass
-        if self._failed is not None:
-            raise self.why_failed("write")
+        while self.producer.flush(1.0) > 0:
+            self._go_on()
+        self._go_on()
 
     def commit(self, doing: str, where: Mapping[str, Any]) -> None:
         """Commit without a time limit of our own. What was sent and not answered is never aborted: the ledger tells."""
@@ -140,8 +157,9 @@ class Transaction:
             self.producer.purge()
             self.producer.abort_transaction(ABORT_SECONDS)
 
-    def why_failed(self, doing: str) -> SinkError:
-        return self._explained(sink_error(self._failed, doing))
+    def _go_on(self) -> None:
+        if (why := self._broken()) is not None:
+            raise self._explained(sink_error(why, f"write in a transaction of {self.id}"))
 
     def _explained(self, error: SinkError) -> SinkError:
         """Being fenced in the middle of a transaction has two causes; only one of them is another driver."""

@@ -26,8 +26,10 @@ from confluent_kafka.admin import (
 
 from airflow_ckpt.local.kafka import KafkaCluster
 from ckpt_stream.config import SECRETS_ENVIRONMENT, SECRETS_PROPERTY
+from ckpt_stream.errors import SinkRejected
 from ckpt_stream.ledger import ledger_topic
 from ckpt_stream.security import is_secret
+from ckpt_stream.transaction import Transaction
 from tests.kafka_io import create_topic
 from tests.streams import RUN_SECONDS, Running, StreamUnderTest
 
@@ -184,6 +186,29 @@ def test_a_user_who_may_not_write_is_told_what_to_grant(
     failed(under_test, outcome, "SinkRejected", "TOPIC_AUTHORIZATION_FAILED", "WRITE on sink and ledger")
     assert under_test.drive(spark, copy)[0] == 0
     assert under_test.values() == ["a"]
+
+
+@pytest.mark.parametrize("records", [1, 3, 2000])
+def test_the_reason_is_named_wherever_the_refusal_meets_the_records(kafka_secure: KafkaCluster, records: int) -> None:
+    """On their way to Kafka, waiting for it, or not handed over yet: librdkafka treats each in another way."""
+    plain = kafka_secure.client_config()
+    sink, ledger = create_topic(plain, "sink"), create_topic(plain, "ledger")
+
+    def write(transaction: Transaction, records: int) -> None:
+        for number in range(records):
+            transaction.produce(sink, key=b"k", value=str(number).encode())
+            time.sleep(0.00001)  # lets the answer come in between
+        transaction.produce(ledger, key=b"k", value=b"v")
+        transaction.flush()
+
+    with rules(kafka_secure, *on_topic(sink, deny=AclOperation.WRITE)):
+        for _ in range(20):
+            transaction = Transaction(kafka_secure.client_config(secure=True), sink, 10_000, sink)
+            transaction.begin()
+            with pytest.raises(SinkRejected, match=r"TOPIC_AUTHORIZATION_FAILED.*WRITE on sink and ledger"):
+                write(transaction, records)
+            transaction.abort()
+            transaction.close()
 
 
 @pytest.mark.usefixtures("secret_in_environment")
