@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ckpt_stream import crash
+from ckpt_stream.archives import forget_archives
 from ckpt_stream.checksum import add
 from ckpt_stream.decision import Action, Decision, Intent, decide
 from ckpt_stream.errors import ReplayDiffers
@@ -59,7 +60,9 @@ class LaneWriter:
         context = TaskContext.get()
         assert context is not None  # noqa: S101 - only ever called in a Spark task
         row = write_lane(self.spec, context.partitionId(), batches)
-        yield pa.RecordBatch.from_pylist([row], schema=_result_schema(pa))
+        done = pa.RecordBatch.from_pylist([row], schema=_result_schema(pa))
+        forget_archives()
+        yield done
 
 
 def write_lane(spec: LaneSpec, lane: int, batches: Iterable[Any]) -> dict[str, Any]:
