@@ -42,11 +42,11 @@ def checksum_of(keys: Sequence[bytes | None], values: Sequence[bytes | None]) ->
     return sum(hashes) & MASK
 
 
-def record_hash_column(key: str = "key", value: str = "value") -> Column:
+def record_hash_column(key: Column | str = "key", value: Column | str = "value") -> Column:
     """The same hash as a Spark column (a signed long) over two binary columns."""
     from pyspark.sql import functions as F
 
-    return F.xxhash64(F.col(key), F.col(value))
+    return F.xxhash64(key, value)
 
 
 def add(total: int, hashed: int) -> int:

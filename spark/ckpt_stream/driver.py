@@ -26,7 +26,7 @@ from ckpt_stream.recompute import take_order
 from ckpt_stream.records import Handling, handling
 from ckpt_stream.run_record import RunRecord
 from ckpt_stream.security import client_settings, java_settings
-from ckpt_stream.sink import Sink, write_at_least_once, write_lanes
+from ckpt_stream.sink import LaneBatches, Sink, write_at_least_once
 from ckpt_stream.source import keeps_state, read, refuse_unsafe, start_options
 from ckpt_stream.start_of_run import Start, begin, checkpoint_end
 from ckpt_stream.topics import Topics
@@ -222,7 +222,7 @@ class Driver:
             ignore_ledger=os.environ.get(IGNORE_LEDGER) == "1",
         )
         exactly_once = config.guarantee != AT_LEAST_ONCE
-        write = write_lanes if exactly_once else write_at_least_once(java_settings(self.kafka))
+        write = LaneBatches() if exactly_once else write_at_least_once(java_settings(self.kafka))
 
         others = (config.dead_letter_topic,) if config.dead_letter_topic else ()
 

@@ -26,7 +26,7 @@ from ckpt_stream.recompute_range import Bounds, CannotTell, find_bounds, refuse_
 from ckpt_stream.records import Handling, handling
 from ckpt_stream.run_record import FOLDER, POISON, entries, now
 from ckpt_stream.security import client_settings
-from ckpt_stream.sink import output_columns
+from ckpt_stream.sink import output
 from ckpt_stream.sink_job import read_offsets, write_result
 from ckpt_stream.source import keeps_state, read, reader_options
 
@@ -168,7 +168,7 @@ class _Work:
         poison = [p for p in entries(self.files.read(POISON), "list of poison records") if p.get("once")]
         with handling(Handling(self.config.malformed, poison, dict(self.config.options))):
             rows = self.transform(events)
-        return output_columns(rows).select("key", "value")
+        return output(rows).select("key", "value")
 
     def _source(self, ranges: Mapping[str, Mapping[int, tuple[int, int]]]) -> DataFrame:
         options = {k: v for k, v in reader_options(self.config, self.kafka).items() if k not in OWN_OPTIONS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +19,20 @@ from ckpt_stream.ledger import Offsets, digest
 from ckpt_stream.run_record import now
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 log = logging.getLogger(__name__)
 
-COLUMNS = ("key", "value", "headers", "partition", "dead_letter")
+#: The columns that a transform may return, and what the lanes take them as.
+TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "headers": "array<struct<key:string,value:binary>>",
+    "partition": "int",
+    "dead_letter": "boolean",
+}
+#: From so many source records on it pays to read them with all cores before one lane writes them.
+MANY = 10_000
 
 
 @dataclass(frozen=True)
@@ -143,45 +152,61 @@ def start_offsets(files: CheckpointFiles, batch: int) -> Offsets:
     return parse_offsets(text, f"offsets/{batch - 1}").kafka if text else {}
 
 
-def output_columns(rows: DataFrame) -> DataFrame:
+def output_columns(names: Sequence[str]) -> dict[str, Column]:
     """The transform's output as the lanes take it: key and value as binary, nothing unknown."""
     from pyspark.sql import functions as F
 
-    if unknown := sorted(set(rows.columns) - set(COLUMNS)):
+    if unknown := sorted(set(names) - set(TYPES)):
         raise ConfigError(
             f"The transform returns the columns {', '.join(unknown)}, which the sink does not know. Return key, value and, "
             "if wanted, headers and partition."
         )
-    if "value" not in rows.columns:
+    if "value" not in names:
         raise ConfigError("The transform returns no column 'value'.")
-    key = F.col("key").cast("binary") if "key" in rows.columns else F.lit(None).cast("binary")
-    columns = [key.alias("key"), F.col("value").cast("binary").alias("value")]
-    if "headers" in rows.columns:
-        columns.append(F.col("headers").cast("array<struct<key:string,value:binary>>").alias("headers"))
-    if "partition" in rows.columns:
-        columns.append(F.col("partition").cast("int").alias("partition"))
-    if "dead_letter" in rows.columns:
-        columns.append(F.col("dead_letter"))
-    return rows.select(*columns)
+    columns = {name: F.col(name).cast(kind) for name, kind in TYPES.items() if name in names}
+    return {"key": F.lit(None).cast("binary")} | columns
 
 
-def write_lanes(rows: DataFrame, spec: LaneSpec) -> tuple[dict[str, Any], ...]:
+def output(rows: DataFrame) -> DataFrame:
+    return rows.select(*(column.alias(name) for name, column in output_columns(rows.columns).items()))
+
+
+class LaneBatches:
     """Exactly once: one Kafka transaction per lane."""
-    lanes = spec.intent.lanes
-    hashed = output_columns(rows).withColumn("hash", record_hash_column())
-    done = into_lanes(hashed, lanes).mapInArrow(LaneWriter(spec), RESULT_SCHEMA).collect()
-    if sorted(row["lane"] for row in done) != list(range(lanes)):
-        raise StreamError(f"Spark ran lanes {sorted(r['lane'] for r in done)} instead of 0 to {lanes - 1}.")
-    return tuple(row.asDict() for row in sorted(done, key=lambda row: row["lane"]))
+
+    def __init__(self) -> None:
+        self._columns: list[Column] = []
+
+    def __call__(self, rows: DataFrame, spec: LaneSpec) -> tuple[dict[str, Any], ...]:
+        lanes = spec.intent.lanes
+        if not self._columns:  # every batch of a query has the same, and to build them takes 20 ms
+            columns = output_columns(rows.columns)
+            columns["hash"] = record_hash_column(columns["key"], columns["value"])
+            self._columns = [column.alias(name) for name, column in columns.items()]
+        divided = into_lanes(rows.select(*self._columns), lanes, _offsets_between(spec.start, spec.end))
+        done = divided.mapInArrow(LaneWriter(spec), RESULT_SCHEMA).collect()
+        if sorted(row["lane"] for row in done) != list(range(lanes)):
+            raise StreamError(f"Spark ran lanes {sorted(r['lane'] for r in done)} instead of 0 to {lanes - 1}.")
+        return tuple(row.asDict() for row in sorted(done, key=lambda row: row["lane"]))
 
 
-def into_lanes(rows: DataFrame, lanes: int) -> DataFrame:
-    """The lane of a row is a function of its key (its value, where there is no key), so that a replay repeats it."""
+def into_lanes(rows: DataFrame, lanes: int, offsets: int) -> DataFrame:
+    """The lane of a row is a function of its key (its value, where there is no key), so that a replay repeats it.
+
+    One lane takes all rows. Where they are few, its task reads and transforms them itself; where they are many, all cores
+    do that first.
+    """
     from pyspark.sql import functions as F
 
-    if lanes == 1:
-        return rows.coalesce(1)
-    return rows.repartition(lanes, F.coalesce("key", "value"))
+    if lanes > 1:
+        return rows.repartition(lanes, F.coalesce("key", "value"))
+    return rows.repartition(1) if offsets >= MANY else rows.coalesce(1)
+
+
+def _offsets_between(start: Offsets, end: Offsets) -> int:
+    return sum(
+        at - start.get(topic, {}).get(partition, 0) for topic, ends in end.items() for partition, at in ends.items()
+    )
 
 
 def write_at_least_once(kafka: Mapping[str, str]) -> Callable[[DataFrame, LaneSpec], tuple[dict[str, Any], ...]]:
@@ -189,14 +214,14 @@ def write_at_least_once(kafka: Mapping[str, str]) -> Callable[[DataFrame, LaneSp
     from pyspark.sql import functions as F
 
     def write(rows: DataFrame, spec: LaneSpec) -> tuple[dict[str, Any], ...]:
-        output = output_columns(rows)
-        if "dead_letter" in output.columns:
+        known = output(rows)
+        if "dead_letter" in known.columns:
             topic = F.when(F.col("dead_letter"), F.lit(spec.dead_letter_topic)).otherwise(F.lit(spec.intent.topic))
-            output = output.withColumn("topic", topic).drop("dead_letter")
+            known = known.withColumn("topic", topic).drop("dead_letter")
         else:
-            output = output.withColumn("topic", F.lit(spec.intent.topic))
-        writer = output.write.format("kafka").options(**{f"kafka.{name}": value for name, value in kafka.items()})
-        if "headers" in output.columns:
+            known = known.withColumn("topic", F.lit(spec.intent.topic))
+        writer = known.write.format("kafka").options(**{f"kafka.{name}": value for name, value in kafka.items()})
+        if "headers" in known.columns:
             writer = writer.option("includeHeaders", "true")
         writer.save()
         return ()

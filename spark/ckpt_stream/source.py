@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 EARLIEST, LATEST = -2, -1
-#: Fewer, larger polls: at the Java client's default of 500 records a poll costs more than the records in it.
-FETCH_DEFAULTS = {"kafka.max.poll.records": "20000"}
+#: Fewer, larger polls and fetches: at the Java client's default of 500 records a poll costs more than the records in it,
+#: and a reader of one partition waits for every fetch.
+FETCH_DEFAULTS = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(4 << 20)}
 #: What a user may not set, with what it would break.
 FORBIDDEN = {
     "failOnDataLoss": ("true", "records that retention deleted unread would be passed over in silence"),

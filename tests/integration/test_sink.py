@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from ckpt_stream.checksum import checksum_of
 from ckpt_stream.ledger import ANCHOR, ledger_topic
+from ckpt_stream.sink import MANY, into_lanes
 from tests.kafka_io import produce, read_all
 from tests.streams import StreamUnderTest
 
@@ -55,6 +56,33 @@ def test_a_lane_without_rows_still_writes_its_ledger_record(spark: Any, stream: 
     under_test.feed(*numbered(50), keys=1)
     under_test.drive(spark, copy)
     assert sorted(r.records for r in under_test.ledger()) == [0, 0, 50]
+
+
+@pytest.mark.parametrize(("count", "how"), [(MANY, "Exchange SinglePartition"), (MANY - 1, "Coalesce 1")])
+def test_many_records_are_read_by_all_cores_before_one_lane_writes_them(spark: Any, count: int, how: str) -> None:
+    rows = into_lanes(spark.range(10), 1, count)
+    assert how in rows._jdf.queryExecution().executedPlan().toString()
+
+
+@pytest.mark.parametrize("count", [MANY, 300])
+def test_one_lane_keeps_the_order_of_every_key(spark: Any, stream: Make, count: int) -> None:
+    under_test = stream(partitions=3)
+    under_test.feed(*numbered(count), keys=100)
+    code, line = under_test.drive(spark, copy)
+    assert code == 0, line
+    assert [(r.batch, r.lane, r.records) for r in under_test.ledger()] == [(0, 0, count)]
+    by_key: dict[bytes | None, list[str]] = {}
+    for record in under_test.committed():
+        by_key.setdefault(record.key, []).append((record.value or b"").decode())
+    assert by_key == {f"key-{n}".encode(): numbered(count)[n::100] for n in range(100)}
+
+
+def test_many_records_of_which_the_transform_leaves_none(spark: Any, stream: Make) -> None:
+    under_test = stream(partitions=2)
+    under_test.feed(*numbered(MANY))
+    code, line = under_test.drive(spark, lambda events: copy(events).where("value is null"))
+    assert code == 0, line
+    assert [(r.batch, r.lane, r.records) for r in under_test.ledger()] == [(0, 0, 0)]
 
 
 def test_null_keys_and_null_values_pass_through(spark: Any, stream: Make) -> None:
