@@ -124,3 +124,11 @@ def _behind(reader: Consumer, ends: Mapping[int, int]) -> dict[int, int]:
         for partition, end in ends.items()
         if positions.get(partition, OFFSET_INVALID) < end
     }
+
+
+def group_offsets(config: Config, group: str, topic: str) -> dict[int, int]:
+    """What a consumer group has committed, as Kafka's own tools see it."""
+    with Consumer({**config, "group.id": group}) as consumer:
+        numbers = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        found = consumer.committed([TopicPartition(topic, number) for number in numbers], timeout=30)
+    return {partition.partition: partition.offset for partition in found if partition.offset >= 0}

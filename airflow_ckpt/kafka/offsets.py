@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
+from ckpt_stream.consumer_group import committed_offsets
 from ckpt_stream.kafka_errors import patiently
 
 ASK_SECONDS = 30.0
@@ -88,28 +89,14 @@ def _listed(admin: Any, topic: str, partitions: list[int], spec: Any, isolation:
         raise KafkaUnreachable(f"Kafka does not tell the offsets of {topic}: {e.args[0].str()}") from e
 
 
-def group_offsets(admin: Any, group: str) -> dict[str, dict[str, int]]:
+def group_offsets(kafka: Kafka, group: str, partitions: Mapping[str, Iterable[int]]) -> dict[str, dict[str, int]]:
     """What a consumer group has committed; empty when it has committed nothing."""
-    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-
-    asked = ConsumerGroupTopicPartitions(group)
-
-    def ask() -> Any:
-        return admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=ASK_SECONDS)[
-            group
-        ].result()
+    from confluent_kafka import KafkaException
 
     try:
-        found = patiently(ask, ASK_SECONDS)
+        return committed_offsets(kafka, group, partitions, ASK_SECONDS)
     except KafkaException as e:
-        if e.args[0].name() == "GROUP_ID_NOT_FOUND":
-            return {}
         raise KafkaUnreachable(f"Kafka does not tell the offsets of group {group}: {e.args[0].str()}") from e
-    offsets: dict[str, dict[str, int]] = {}
-    for partition in found.topic_partitions:
-        if partition.offset >= 0:
-            offsets.setdefault(partition.topic, {})[str(partition.partition)] = partition.offset
-    return offsets
 
 
 def topic_settings(admin: Any, topic: str) -> dict[str, str]:

@@ -170,10 +170,11 @@ class _Look:
 
     def due(self, source: str, group: str | None) -> dict[int, int]:
         """Up to where the source must be in the sink."""
+        ends = ends_of(self.admin, source)
         if group is None:
-            ends = ends_of(self.admin, source)
             return dict(ends.stable) if ends is not None else {}
-        committed = group_offsets(self.admin, group).get(source, {})
+        partitions = {source: ends.stable} if ends is not None else {}
+        committed = group_offsets(self.kafka, group, partitions).get(source, {})
         if not committed:
             self.verdict.findings.append(
                 Finding(

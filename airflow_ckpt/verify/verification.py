@@ -29,7 +29,7 @@ from airflow_ckpt.verify.transactions import check_open
 from airflow_ckpt.verify.verdict import LEDGER, SINK, Finding, Verdict
 from ckpt_stream.decision import CheckpointEnd
 from ckpt_stream.files import ReadableFiles
-from ckpt_stream.ledger import LedgerRecord, ledger_topic
+from ckpt_stream.ledger import LedgerRecord, Offsets, ledger_topic
 from ckpt_stream.ledger_reader import open_reader, read_lane
 from ckpt_stream.sink_facts import Scan
 from ckpt_stream.start_of_run import checkpoint_end
@@ -145,6 +145,13 @@ class _Look:
             self.lanes = [read_lane(reader, self.ledger, lane) for lane in range(self.lanes_count() or 0)]
         return batches_of(self.lanes)
 
+    def read_group(self) -> Offsets:
+        """Where the stream's group stands in the partitions that the ledger names."""
+        if not self.subject.group or not (batches := self.read_batches()):
+            return {}
+        partitions = {topic: map(int, ends) for topic, ends in batches[-1].any.end.items()}
+        return group_offsets(self.subject.kafka, self.subject.group, partitions)
+
     def read_settled(self) -> list[Batch]:
         """The batches once no transaction is open in the ledger, so that a commit seen elsewhere is seen here too."""
         deadline = time.monotonic() + SETTLE_SECONDS
@@ -175,7 +182,7 @@ def missing_topic(topic: str, role: str) -> Finding:
 
 def _check_ledger(verdict: Verdict, subject: Subject, look: _Look, wanted: Range) -> tuple[Cut, Ends]:
     """Ledger, checkpoint, group and open transactions; and the cut through the sink, with the sink's ends."""
-    group = group_offsets(look.admin, subject.group) if subject.group else {}
+    group = look.read_group()
     before = checkpoint_end(subject.files) if subject.files else None
     cut, batches, ends = take_cut(
         look.read_batches, look.read_sink_ends, subject.sink, after=wanted.after, until=wanted.until

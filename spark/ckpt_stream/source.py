@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ckpt_stream.config import StreamConfig
-from ckpt_stream.errors import SinkError, UnsafeSetting
+from ckpt_stream.consumer_group import committed_offsets
+from ckpt_stream.errors import UnsafeSetting
+from ckpt_stream.kafka_errors import sink_error
 from ckpt_stream.ledger import Offsets
-from ckpt_stream.security import client_settings, java_settings
+from ckpt_stream.security import java_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,6 +75,8 @@ def start_options(
     config: StreamConfig, kafka: Mapping[str, Any], partitions: Mapping[str, list[int]], ledger_end: Offsets | None
 ) -> dict[str, str]:
     """Where a checkpoint without any batch begins. Spark ignores this once there is one: the checkpoint wins."""
+    from confluent_kafka import KafkaException
+
     if config.start in ("earliest", "latest"):
         return {"startingOffsets": config.start}
     if config.start == "timestamp":
@@ -85,38 +89,15 @@ def start_options(
     elif config.start == "ledger":
         known = ledger_end or {}
     else:
-        known = group_offsets(config.group, kafka, partitions)
+        try:
+            known = committed_offsets(kafka, config.group, partitions)
+        except KafkaException as e:
+            raise sink_error(e, f"read the offsets of the consumer group {config.group!r}") from e
     offsets = {
         topic: {str(p): int(known.get(topic, {}).get(str(p), EARLIEST)) for p in numbers}
         for topic, numbers in partitions.items()
     }
     return {"startingOffsets": json.dumps(offsets)}
-
-
-def group_offsets(
-    group: str, kafka: Mapping[str, Any], partitions: Mapping[str, list[int]], seconds: float = 30.0
-) -> dict[str, dict[str, int]]:
-    """The consumer group's committed offsets; a partition without one is left out."""
-    import time
-
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
-
-    wanted = [TopicPartition(topic, p) for topic, numbers in partitions.items() for p in numbers]
-    deadline = time.monotonic() + seconds
-    with Consumer({**client_settings(kafka), "group.id": group, "enable.auto.commit": False}) as consumer:
-        while True:
-            try:
-                found = consumer.committed(wanted, timeout=seconds)
-                break
-            except KafkaException as e:
-                # The coordinator of a brand-new group may still be moving in.
-                if time.monotonic() > deadline:
-                    raise SinkError(f"The offsets of group {group!r} cannot be read: {e.args[0].str()}") from e
-    offsets: dict[str, dict[str, int]] = {}
-    for partition in found:
-        if partition.offset >= 0:
-            offsets.setdefault(partition.topic, {})[str(partition.partition)] = partition.offset
-    return offsets
 
 
 #: Operators that keep state between batches, as Spark's analysed plan names them.

@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
-from confluent_kafka.admin import AdminClient
 
 from ckpt_stream import run_record
+from tests.kafka_io import group_offsets
 from tests.streams import StreamUnderTest
 from tests.waiting import wait_for
 
@@ -30,12 +29,8 @@ def numbered(count: int, first: int = 0) -> list[str]:
     return [f"value-{i:05d}" for i in range(first, first + count)]
 
 
-def group_offsets(stream: StreamUnderTest) -> dict[int, int]:
-    """What Kafka's own tools see of the stream."""
-    admin = AdminClient(dict(stream.kafka))
-    group = ConsumerGroupTopicPartitions(stream.name)
-    found = admin.list_consumer_group_offsets([group])[stream.name].result(30)
-    return {tp.partition: tp.offset for tp in found.topic_partitions if tp.offset >= 0}
+def mirrored(stream: StreamUnderTest) -> dict[int, int]:
+    return group_offsets(stream.kafka, stream.name, stream.source)
 
 
 @contextmanager
@@ -64,8 +59,8 @@ def test_the_groups_lag_is_right_after_every_batch(spark: Any, stream: Make) -> 
             under_test.feed(*numbered(20, step * 20))
             wait_for(lambda: len(under_test.values()) == (step + 1) * 20, "the batch")  # noqa: B023
             end = wait_for(lambda: under_test.ledger()[-1].end[under_test.source], "the ledger")
-            wait_for(lambda: group_offsets(under_test) == {int(p): o for p, o in end.items()}, "the mirror")  # noqa: B023
-    assert sum(group_offsets(under_test).values()) == 60
+            wait_for(lambda: mirrored(under_test) == {int(p): o for p, o in end.items()}, "the mirror")  # noqa: B023
+    assert sum(mirrored(under_test).values()) == 60
 
 
 @pytest.mark.parametrize(("mode", "seen"), [("disabled", {}), ("periodic", {0: 5}), ("on_checkpoint", {0: 5})])
@@ -73,7 +68,7 @@ def test_the_offset_mirror_has_three_modes(spark: Any, stream: Make, mode: str, 
     under_test = stream(offset_mirror=mode, offset_mirror_period=3600)
     under_test.feed(*numbered(5))
     under_test.drive(spark, copy)
-    assert group_offsets(under_test) == seen
+    assert mirrored(under_test) == seen
 
 
 def test_a_stop_request_ends_the_run_between_batches_and_nothing_is_lost(spark: Any, stream: Make) -> None:

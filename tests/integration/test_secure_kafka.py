@@ -13,7 +13,6 @@ from typing import Any
 
 import psutil
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -30,7 +29,7 @@ from ckpt_stream.errors import SinkRejected
 from ckpt_stream.ledger import ledger_topic
 from ckpt_stream.security import is_secret
 from ckpt_stream.transaction import Transaction
-from tests.kafka_io import create_topic
+from tests.kafka_io import create_topic, group_offsets
 from tests.streams import RUN_SECONDS, Running, StreamUnderTest
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -67,12 +66,6 @@ def copy(events: Any) -> Any:
 
 def numbered(count: int) -> list[str]:
     return [f"value-{i:05d}" for i in range(count)]
-
-
-def group_offset(stream: StreamUnderTest) -> int:
-    admin = AdminClient(dict(stream.kafka))
-    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(stream.name)])[stream.name].result(30)
-    return sum(partition.offset for partition in found.topic_partitions)
 
 
 def command_lines(running: Running) -> set[str]:
@@ -112,7 +105,7 @@ def test_every_record_arrives_once_over_sasl_ssl_and_nobody_sees_the_password(
     assert ended.code == 0, ended.log[-4000:]
     assert under_test.values() == numbered(300)
     assert sum(r.records for r in under_test.ledger()) == 300
-    assert group_offset(under_test) == 300
+    assert sum(group_offsets(under_test.kafka, under_test.name, under_test.source).values()) == 300
 
     assert "sasl.mechanism = SCRAM-SHA-512" in ended.log
     assert any("pyspark.daemon" in line for line in seen), "the Python workers were not looked at"
@@ -228,3 +221,17 @@ def test_a_user_who_may_not_use_the_transactional_id_is_told_what_to_grant(
         "transactional ids",
         under_test.name,
     )
+
+
+@pytest.mark.usefixtures("secret_in_environment")
+def test_a_user_who_may_not_read_the_group_is_told_what_to_grant(
+    spark: Any, kafka_secure: KafkaCluster, secure_stream: Make
+) -> None:
+    under_test = secure_stream(start="group")
+    under_test.feed("a")
+    group = (ResourceType.GROUP, under_test.name, ResourcePatternType.LITERAL)
+    with rules(kafka_secure, (*group, AclOperation.READ, AclPermissionType.DENY)):
+        outcome = under_test.drive(spark, copy)
+    failed(under_test, outcome, "SinkRejected", "GROUP_AUTHORIZATION_FAILED", "READ on its consumer group")
+    assert under_test.drive(spark, copy)[0] == 0
+    assert under_test.values() == ["a"]
