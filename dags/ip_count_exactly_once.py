@@ -86,7 +86,11 @@ with DAG(
     )
     verify = ExactlyOnceVerifyOperator(task_id="verify", stream=stream, count_aborted=True)
 
-    resume = SparkStreamResumeOperator(task_id="resume", stream=stream, deferrable=True, trigger_rule="one_failed")
+    # Retries are for Airflow's own faults: its scheduler fails a task that comes back from a short deferral too soon. How
+    # often the stream is started again is the restart strategy's to decide, whatever the number of retries.
+    resume = SparkStreamResumeOperator(
+        task_id="resume", stream=stream, deferrable=True, trigger_rule="one_failed", retries=2, retry_delay=5
+    )
     catch_up = SparkStreamSuperviseOperator(task_id="catch_up", stream=stream, until="drained", deferrable=True)
     verify_again = ExactlyOnceVerifyOperator(task_id="verify_again", stream=stream, count_aborted=True)
 
