@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseNotifier, BaseOperator, conf
 
@@ -31,6 +31,8 @@ ON_KILL_ACTIONS = ("leave", "stop", "kill")
 #: The key under which a task's view of its stream is found in the task state store.
 STATUS_KEY, HISTORY_KEY = "ckpt_status", "ckpt_history"
 KEEP_HISTORY = 100
+#: Pauses up to this are spent in the worker, even by a task that may defer: see SETTLE_SECONDS.
+SHORT_PAUSE = 5.0
 
 Event = Mapping[str, Any]
 Notify = Callable[[Any], Any]
@@ -155,9 +157,11 @@ class StreamOperator(BaseOperator):
             control = self._control = StreamHook(self.stream, self._who(context)).get_conn()
             step = first(control)
             while not isinstance(step, Done):
-                if self.deferrable:
+                event = self._soon(step, control) if self.deferrable else self._wait_here(step, control)
+                if event is None:
                     self._defer(step, control.by)
-                step = self._next(context, control, self._wait_here(step, control))
+                else:
+                    step = self._next(context, control, event)
         except GivenUp as e:
             self._tell(context, "given_up", str(e))
             raise AirflowFailException(str(e)) from e
@@ -177,7 +181,21 @@ class StreamOperator(BaseOperator):
         limit = {"deadline": (datetime.now(UTC) + timeout).isoformat()} if timeout else {}
         return Goal(**{**limit, **wanted})
 
-    def _defer(self, step: Wait | Pause | Job, by: str) -> None:
+    def _soon(self, step: Wait | Pause | Job, control: StreamControl) -> Event | None:
+        """What need not be waited for in the triggerer: a goal that is reached or out of reach already, a short pause."""
+        if isinstance(step, Pause):
+            return self._wait_here(step, control) if step.seconds <= SHORT_PAUSE else None
+        if isinstance(step, Job):
+            return None
+        try:
+            status = control.status()
+        except Exception as e:
+            # The trigger looks again, and tolerates some of these.
+            self.log.warning("the stream could not be looked at: %s: %s", type(e).__name__, e)
+            return None
+        return _judged(step, status, datetime.now(UTC))
+
+    def _defer(self, step: Wait | Pause | Job, by: str) -> NoReturn:
         goal = step.goal if isinstance(step, Wait) else Goal()
         if isinstance(step, Pause):
             goal = Goal(until=_moment(step.seconds))
@@ -205,16 +223,9 @@ class StreamOperator(BaseOperator):
         while True:
             status = control.status()
             now = datetime.now(UTC)
-            outcome = step.goal.judge(status, now)
-            if outcome.outcome != WAITING:
-                return {
-                    "outcome": outcome.outcome,
-                    "reason": outcome.reason,
-                    "status": status.as_dict(),
-                    "goal": step.goal.as_dict(),
-                    "then": step.then,
-                }
-            self.log.info("%s", waiting_line(outcome, step.goal, now))
+            if (event := _judged(step, status, now)) is not None:
+                return event
+            self.log.info("%s", waiting_line(step.goal.judge(status, now), step.goal, now))
             report(status)
             time.sleep(self._poll_seconds)
 
@@ -291,6 +302,20 @@ class StreamOperator(BaseOperator):
             self._control.request_stop("the Airflow task was ended")
         else:
             self._control.kill(wait=0)
+
+
+def _judged(step: Wait, status: StreamStatus, now: datetime) -> Event | None:
+    """The end of the wait as an event, or None while it goes on."""
+    outcome = step.goal.judge(status, now)
+    if outcome.outcome == WAITING:
+        return None
+    return {
+        "outcome": outcome.outcome,
+        "reason": outcome.reason,
+        "status": status.as_dict(),
+        "goal": step.goal.as_dict(),
+        "then": step.then,
+    }
 
 
 def _moment(seconds: float) -> str:

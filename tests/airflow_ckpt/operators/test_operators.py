@@ -17,7 +17,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.hooks.connections import BadConnection
 from airflow_ckpt.hooks.stream import StreamHook
-from airflow_ckpt.operators.base import HISTORY_KEY, STATUS_KEY, StreamOperator
+from airflow_ckpt.operators.base import HISTORY_KEY, SHORT_PAUSE, STATUS_KEY, StreamOperator
 from airflow_ckpt.operators.resume import SparkStreamResumeOperator
 from airflow_ckpt.operators.stop import SparkStreamStopOperator
 from airflow_ckpt.operators.submit import SparkStreamSubmitOperator
@@ -37,6 +37,7 @@ pytestmark = pytest.mark.unit
 
 Play = Callable[..., FakeControl]
 NOW = ResumePlan("start", "restart 1 of 3")
+SOON = ResumePlan("wait", "restart 1 of 3", SHORT_PAUSE)
 LATER = ResumePlan("wait", "restart 1 of 3", 10.0)
 NOTHING = ResumePlan("none", "nothing to do")
 
@@ -125,6 +126,29 @@ def test_a_submit_that_waits_for_a_batch_waits_for_the_start_first(play: Play) -
     assert operator.on_event(context, event(second, a_status(batch=0)))["batch"] == 0
 
 
+def test_what_has_happened_already_is_not_waited_for_in_the_triggerer(play: Play, slept: list[float]) -> None:
+    play("STARTING", "RUNNING")
+    assert make(SparkStreamSubmitOperator, deferrable=True).execute(a_context())["state"] == "RUNNING"
+    play("STARTING", a_status("FAILED", reason="no such topic"))
+    with pytest.raises(AirflowFailException, match="no such topic"):
+        make(SparkStreamSubmitOperator, deferrable=True).execute(a_context())
+    assert slept == []
+
+
+def test_a_look_that_fails_before_the_wait_is_left_to_the_triggerer(play: Play) -> None:
+    control = play("STARTING")
+    looks = iter([a_status("STARTING")])
+
+    def status() -> StreamStatus:
+        for found in looks:
+            return found
+        raise OSError("S3 is away")
+
+    control.status = status  # type: ignore[method-assign]
+    operator = make(SparkStreamSubmitOperator, deferrable=True)
+    assert deferred(lambda: operator.execute(a_context())).then == "has_started"
+
+
 @pytest.mark.parametrize("state", ["FAILED", "LOST", "STALLED"])
 def test_a_stream_that_breaks_while_it_starts_fails_the_task_for_good_with_its_reason(play: Play, state: str) -> None:
     play("STARTING", a_status(state, reason="no such topic"))
@@ -186,7 +210,7 @@ def test_a_healthy_stream_is_left_alone(play: Play) -> None:
 
 def test_a_broken_stream_is_resumed_and_its_next_batch_is_waited_for(play: Play) -> None:
     broken, told = a_status("FAILED", batch=7, reason="away"), []
-    control = play(broken, plans=[NOW])
+    control = play(broken, broken, "STARTING", plans=[NOW])
     operator = make(
         SparkStreamResumeOperator, deferrable=True, allow=["ledger"], notify=lambda c: told.append(c["ckpt"]["event"])
     )
@@ -199,7 +223,8 @@ def test_a_broken_stream_is_resumed_and_its_next_batch_is_waited_for(play: Play)
 
 
 def test_a_stream_that_never_committed_is_waited_for_until_it_does(play: Play) -> None:
-    play(a_status("LOST", batch=None), plans=[NOW])
+    lost = a_status("LOST", batch=None)
+    play(lost, lost, a_status("STARTING", batch=None), plans=[NOW])
     trigger = deferred(lambda: make(SparkStreamResumeOperator, deferrable=True).execute(a_context()))
     assert trigger.goal["after_batch"] == -1
 
@@ -211,9 +236,16 @@ def test_the_pause_of_the_strategy_is_spent_in_the_triggerer(play: Play) -> None
     left = datetime.fromisoformat(trigger.goal["until"]) - datetime.now(UTC)
     assert (trigger.pause, trigger.then, control.did) == (True, "pause_is_over", [])
     assert timedelta(seconds=9) < left <= timedelta(seconds=10)
-    control.plans = [NOW]
+    control.plans, control.statuses = [NOW], [a_status("FAILED"), a_status("STARTING")]
     assert deferred(lambda: operator.on_event(context, event(trigger, None))).then == "has_moved"
     assert control.did == [("resume", "FAILED", ())]
+
+
+def test_a_short_pause_is_not_worth_the_way_to_the_triggerer(play: Play, slept: list[float]) -> None:
+    """Airflow's scheduler fails a task that is queued again before the executor has reported that it left."""
+    control = play("FAILED", "FAILED", "STARTING", plans=[SOON, NOW])
+    trigger = deferred(lambda: make(SparkStreamResumeOperator, deferrable=True).execute(a_context()))
+    assert (slept, control.did, trigger.pause) == ([SHORT_PAUSE], [("resume", "FAILED", ())], False)
 
 
 def test_the_pause_of_the_strategy_is_spent_in_the_worker(play: Play, slept: list[float]) -> None:
@@ -239,7 +271,7 @@ def test_a_stream_that_breaks_again_before_its_first_commit_gets_what_the_strate
 
 
 def test_a_resume_that_is_not_through_in_time_fails(play: Play) -> None:
-    play("FAILED", plans=[NOW])
+    play("FAILED", "FAILED", "STARTING", plans=[NOW])
     operator, context = make(SparkStreamResumeOperator, deferrable=True), a_context()
     trigger = deferred(lambda: operator.execute(context))
     with pytest.raises(AirflowFailException):
@@ -287,7 +319,7 @@ def test_a_supervision_restarts_a_broken_stream_after_the_pause_and_goes_on_watc
         until=timedelta(hours=1),
         notify=lambda c: told.append(c["ckpt"]["event"]),
     )
-    control.plans = [NOW]
+    control.plans, control.statuses = [NOW], [a_status("FAILED"), a_status("STARTING")]
     again = deferred(lambda: another.on_event(context, event(pause, None)))
     assert control.did[1:] == [("resume", "FAILED", ())]
     assert (again.goal, again.then) == (watch.goal, "look_again")
@@ -307,7 +339,7 @@ def test_a_supervision_in_a_worker_restarts_until_the_strategy_gives_up(play: Pl
 
 
 def test_a_stream_that_was_restarted_by_somebody_else_is_watched_and_not_restarted(play: Play) -> None:
-    control = play("FAILED", plans=[LATER])
+    control = play("RUNNING", plans=[LATER])
     operator, context = make(SparkStreamSuperviseOperator, deferrable=True, until="drained"), a_context()
     watch = deferred(lambda: operator.execute(context))
     control.statuses = [a_status("RUNNING")]
