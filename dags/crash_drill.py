@@ -8,7 +8,7 @@ from datetime import timedelta
 from airflow.providers.apache.kafka.hooks.client import KafkaAdminClientHook
 from airflow.providers.apache.kafka.hooks.produce import KafkaProducerHook
 from airflow.sdk import DAG, Param, task
-from streams import CHECKPOINTS
+from streams import CHECKPOINTS, RETRY
 
 from airflow_ckpt import ExactlyOnceVerifyOperator, FixedDelay, SparkStreamSuperviseOperator, Stream
 from ckpt_stream.crash import POINTS
@@ -22,6 +22,7 @@ with DAG(
     schedule="0 6 * * 1",
     catchup=False,
     max_active_runs=1,
+    default_args=RETRY,
     tags=["airflow-ckpt"],
     doc_md=__doc__,
     params={
@@ -56,7 +57,7 @@ with DAG(
         },
     )
 
-    @task
+    @task(retries=0)
     def light_the_fire(source: str, sink: str, params: dict[str, int]) -> int:
         """Scratch topics, and records in the source."""
         KafkaAdminClientHook(stream.kafka_conn_id).create_topic([(source, 2, -1), (sink, 2, -1)])

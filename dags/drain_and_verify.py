@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow.sdk import DAG
-from streams import copy_hourly
+from airflow.sdk import DAG, Param
+from streams import RETRY, copy_hourly
 
 from airflow_ckpt import ExactlyOnceVerifyOperator, SparkStreamSuperviseOperator
 
@@ -13,9 +13,33 @@ with DAG(
     schedule="0 * * * *",
     catchup=False,
     max_active_runs=1,
+    default_args=RETRY,
     tags=["airflow-ckpt"],
     doc_md=__doc__,
-) as dag:
-    drain = SparkStreamSuperviseOperator(task_id="drain", stream=copy_hourly, until="finished", deferrable=True)
-    verify = ExactlyOnceVerifyOperator(task_id="verify", stream=copy_hourly, since="last")
+    params={
+        "max_offsets": Param(
+            100000, type="integer", minimum=1, title="Records per batch, at most",
+            description="Each batch is a transaction: a source that is far behind is drained in several.",
+        ),
+        "since": Param(
+            "last", type="string", enum=["last", "start"], title="Verify from",
+            values_display={"last": "where the last verification ended", "start": "the first batch"},
+            description="From the first batch takes longer, and also finds what was changed in the sink since.",
+        ),
+        "depth": Param(
+            "sink", type="string", enum=["ledger", "sink", "recompute"], title="Depth of the verification",
+            values_display={
+                "ledger": "ledger: the bookkeeping",
+                "sink": "sink: every committed record is read",
+                "recompute": "recompute: everything is computed again and compared",
+            },
+            description="How sure to be. Each depth includes the one before, and takes longer.",
+        ),
+    },
+) as dag:  # fmt: skip
+    stream = copy_hourly.but(max_offsets_per_batch="{{ params.max_offsets }}")
+    drain = SparkStreamSuperviseOperator(task_id="drain", stream=stream, until="finished", deferrable=True)
+    verify = ExactlyOnceVerifyOperator(
+        task_id="verify", stream=stream, since="{{ params.since }}", depth="{{ params.depth }}"
+    )
     drain >> verify

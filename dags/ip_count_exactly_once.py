@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param, task
-from streams import ip_count
+from streams import RETRY, ip_count
 
 from airflow_ckpt import (
     CheckpointProgressSensor,
@@ -21,6 +21,7 @@ with DAG(
     description="Requests per IP in 5 s windows, exactly once, and proven",
     schedule="0 * * * *",
     catchup=False,
+    default_args=RETRY,
     tags=["airflow-ckpt"],
     doc_md=__doc__,
     render_template_as_native_obj=False,
@@ -86,11 +87,7 @@ with DAG(
     )
     verify = ExactlyOnceVerifyOperator(task_id="verify", stream=stream, count_aborted=True)
 
-    # Retries are for Airflow's own faults: its scheduler fails a task that comes back from a short deferral too soon. How
-    # often the stream is started again is the restart strategy's to decide, whatever the number of retries.
-    resume = SparkStreamResumeOperator(
-        task_id="resume", stream=stream, deferrable=True, trigger_rule="one_failed", retries=2, retry_delay=5
-    )
+    resume = SparkStreamResumeOperator(task_id="resume", stream=stream, deferrable=True, trigger_rule="one_failed")
     catch_up = SparkStreamSuperviseOperator(task_id="catch_up", stream=stream, until="drained", deferrable=True)
     verify_again = ExactlyOnceVerifyOperator(task_id="verify_again", stream=stream, count_aborted=True)
 

@@ -1,14 +1,19 @@
-"""Look after every declared stream: how is it, could it be resumed safely, resume it if it is broken, verify what is new."""
+"""Look after every declared stream: how is it, could it be resumed safely, resume it if it is broken, verify what is new.
+
+Whoever is named in `ALERTS` (streams.py) is told of failures, restarts, risks and verdicts.
+"""
 
 from __future__ import annotations
 
 import logging
+from typing import Any
 
-from airflow.sdk import DAG, task, task_group
-from streams import WATCHED
+from airflow.sdk import DAG, Param, task, task_group
+from streams import ALERTS, RETRY, WATCHED
 
 from airflow_ckpt import ExactlyOnceVerifyOperator, SparkStreamResumeOperator, Stream
 from airflow_ckpt.hooks.stream import StreamHook
+from airflow_ckpt.notifications.tell import AT_RISK, tell
 
 log = logging.getLogger(__name__)
 
@@ -18,27 +23,51 @@ with DAG(
     schedule="*/5 * * * *",
     catchup=False,
     max_active_runs=1,
+    default_args=RETRY,
     tags=["airflow-ckpt"],
     doc_md=__doc__,
-) as dag:
+    params={
+        "stream": Param(
+            "all", type="string", enum=["all", *(stream.name for stream in WATCHED)], title="Stream",
+            description="Which stream to look after this time. One that was never started is left alone.",
+        ),
+        "max_lag_minutes": Param(
+            30, type="number", minimum=0, maximum=10080, title="Lag to alert at, minutes",
+            description="A stream whose oldest unread record is older than this is reported; it is not restarted for it.",
+        ),
+        "depth": Param(
+            "sink", type="string", enum=["ledger", "sink"], title="Depth of the verification",
+            values_display={"ledger": "ledger: the bookkeeping", "sink": "sink: every new committed record is read"},
+            description="What is verified of the batches that are new since the last time.",
+        ),
+    },
+) as dag:  # fmt: skip
     for stream in WATCHED:
 
         @task_group(group_id=stream.name)
         def look_after(stream: Stream = stream) -> None:
             @task.short_circuit(task_id="status")
-            def status() -> bool:
-                """Log how the stream is and what speaks against a restart; go on only if it was ever started."""
+            def status(params: dict[str, Any], **context: Any) -> bool:
+                """Say how the stream is and what is in its way; go on only if it is meant and was ever started."""
+                if params["stream"] not in ("all", stream.name):
+                    return False
                 control = StreamHook(stream, by="stream_watchdog").get_conn()
                 found = control.status(lag_seconds=True)
                 log.info("%s", found.line())
                 if found.state == "NEW":
                     return False
-                for finding in control.preflight(found):
-                    log.warning("preflight: %s", finding)
+                risks = [str(finding) for finding in control.risks(found)]
+                if (found.lag_seconds or 0) > params["max_lag_minutes"] * 60:
+                    risks.append(f"too far behind: {found.line()}")
+                for risk in risks:
+                    log.warning("at risk: %s", risk)
+                    tell(ALERTS, context, AT_RISK, stream.name, risk, found)
                 return True
 
-            resume = SparkStreamResumeOperator(task_id="resume", stream=stream, deferrable=True)
-            verify = ExactlyOnceVerifyOperator(task_id="verify", stream=stream, since="last")
+            resume = SparkStreamResumeOperator(task_id="resume", stream=stream, deferrable=True, notify=ALERTS)
+            verify = ExactlyOnceVerifyOperator(
+                task_id="verify", stream=stream, since="last", depth="{{ params.depth }}", notify=ALERTS
+            )
             status() >> resume >> verify
 
         look_after()

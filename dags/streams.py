@@ -6,11 +6,15 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
-from airflow_ckpt import FixedDelay, Stream
+from airflow_ckpt import FixedDelay, Stream, StreamWebhookNotifier
 
 #: Any place that Spark and Airflow both can reach: hdfs://, s3a://, gs://, abfss://, or a folder of this machine.
 HOME = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
 CHECKPOINTS = os.environ.get("CKPT_CHECKPOINTS", f"file://{HOME}/checkpoints")
+#: Who is told when a stream needs somebody: `CKPT_ALERTS` names an `http` connection, see StreamWebhookNotifier.
+ALERTS = tuple(StreamWebhookNotifier(conn_id) for conn_id in os.environ.get("CKPT_ALERTS", "").split())
+#: Airflow's own faults are worth another try. What cannot be cured by one fails at once, whatever is said here.
+RETRY = {"retries": 2, "retry_delay": timedelta(seconds=5)}
 
 ip_count = Stream(
     name="ip_count",

@@ -6,26 +6,46 @@ Every word that is not ERROR is counted once: the counts go on where they were b
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import datetime
 
 from airflow.providers.apache.kafka.hooks.client import KafkaAdminClientHook
 from airflow.providers.apache.kafka.hooks.produce import KafkaProducerHook
-from airflow.sdk import DAG, task
-from streams import word_count
+from airflow.sdk import DAG, Param, task
+from streams import RETRY, word_count
 
 from airflow_ckpt import SparkStreamSuperviseOperator, Stream
 
-WORDS = ["a", "a", "b", "ERROR", "b", "a", "ERROR", "a", "ERROR", "b", "ERROR"]
-TABLE = [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("a", 3), ("a", 4), ("b", 3)]
 NAME = "word_count_restore_{{ dag_run.run_after.strftime('%Y%m%dT%H%M%S') }}"
+
+
+def table(words: list[str]) -> list[tuple[str, int]]:
+    """What the sink must hold: every word up to the fourth ERROR, with its count so far."""
+    rows, counts, errors = [], Counter[str](), 0
+    for word in words:
+        errors += word == "ERROR"
+        if errors > 3:
+            break
+        if word != "ERROR":
+            counts[word] += 1
+            rows.append((word, counts[word]))
+    return rows
+
 
 with DAG(
     dag_id="word_count_restore",
     description="Restore with state: the table of counts survives three failures; the fourth is final",
     schedule=None,
+    default_args=RETRY,
     tags=["airflow-ckpt"],
     doc_md=__doc__,
-) as dag:
+    params={
+        "words": Param(
+            "a a b ERROR b a ERROR a ERROR b ERROR", type="string", pattern=r"((^|\s)ERROR(?=\s|$).*){4}", title="Words",
+            description="Each becomes a record. ERROR makes the stream fail: at least four, as the fourth failure is final.",
+        ),
+    },
+) as dag:  # fmt: skip
     stream = word_count.but(
         name=NAME,
         checkpoint=word_count.checkpoint.rpartition("/")[0] + "/" + NAME,
@@ -34,12 +54,12 @@ with DAG(
         start="earliest",
     )
 
-    @task
-    def say_words(source: str, sink: str) -> None:
-        """Make two topics, and say the words."""
+    @task(retries=0)
+    def say_words(source: str, sink: str, params: dict[str, str]) -> None:
+        """Make two topics, and say the words, once."""
         KafkaAdminClientHook(stream.kafka_conn_id).create_topic([(source, 1, -1), (sink, 1, -1)])
         producer = KafkaProducerHook(stream.kafka_conn_id).get_producer()
-        for word in WORDS:
+        for word in params["words"].split():
             producer.produce(source, value=word)
         if unsent := producer.flush(30):
             raise RuntimeError(f"{unsent} words were not taken by Kafka")
@@ -47,7 +67,7 @@ with DAG(
     count = SparkStreamSuperviseOperator(task_id="count_words", stream=stream, until="finished", deferrable=True)
 
     @task(trigger_rule="all_done")
-    def check_table(declared: dict) -> list[tuple[str, int]]:
+    def check_table(declared: dict, params: dict[str, str]) -> list[tuple[str, int]]:
         """The counts in the sink, the three restarts and their pauses, and that the fourth failure was final."""
         from airflow_ckpt.hooks.stream import StreamHook
         from airflow_ckpt.kafka.values import read_values
@@ -63,8 +83,8 @@ with DAG(
         ]
         state = control.status().state
         print(f"counts: {counts}; {len(restarts)} restarts, {pauses} seconds after their failures; then {state}")
-        if counts != TABLE:
-            raise ValueError(f"the sink holds {counts}, not {TABLE}")
+        if counts != (wanted := table(params["words"].split())):
+            raise ValueError(f"the sink holds {counts}, not {wanted}")
         if state != "FAILED" or len(restarts) != 3 or min(pauses) < 10:
             raise ValueError("expected three restarts, each at least 10 s after its failure, and then FAILED")
         return counts

@@ -43,7 +43,7 @@ OUTRO = """\
   batch, offsets, state and verdict. Another DAG can be scheduled on it.
 - **Metrics** with the tag `stream`: gauges `airflow_ckpt.lag_records`, `.lag_seconds`, `.last_commit_age_seconds`,
   `.committed_batch`, `.broken`; counters `airflow_ckpt.failed`, `.resumed`, `.given_up`, `.verified`, `.violated`,
-  `.unverified`.
+  `.unverified`, `.at_risk`.
 """
 
 

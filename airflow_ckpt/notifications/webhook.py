@@ -8,8 +8,8 @@ from typing import Any
 import requests
 from airflow.providers.common.compat.sdk import BaseHook, BaseNotifier
 
-FAILED, RESUMED, GIVEN_UP, VIOLATED = "failed", "resumed", "given_up", "violated"
-EVENTS = (FAILED, RESUMED, GIVEN_UP, VIOLATED)
+from airflow_ckpt.notifications.tell import EVENTS
+
 #: Whoever is told must not hold the stream up.
 TIMEOUT_SECONDS = 10.0
 
@@ -18,7 +18,7 @@ class StreamWebhookNotifier(BaseNotifier):
     """Posts `{"event", "stream", "text", "dag", "run", "status"}` as JSON to the address in an `http` connection.
 
     :param http_conn_id: connection whose host is the full address; its password, if any, is sent as bearer token
-    :param events: which events are posted: failed, resumed, given_up, violated
+    :param events: which events are posted: failed, resumed, given_up, violated, unverified, at_risk
     :param text: the message; a template, in which `ckpt` holds event, stream, reason and status
     """
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, NoReturn
 
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseNotifier, BaseOperator, conf
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator, conf
 
 from airflow_ckpt.assets import has_asset, stream_asset
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.hooks.settings import read_settings
 from airflow_ckpt.hooks.stream import StreamHook
 from airflow_ckpt.links.spark_ui import SparkUiLink
-from airflow_ckpt.metrics import count, report
+from airflow_ckpt.metrics import report
+from airflow_ckpt.notifications.tell import GIVEN_UP, Notify, tell
 from airflow_ckpt.runners.base import UNKNOWN, Handle
 from airflow_ckpt.streams.control import GivenUp, StreamControl
 from airflow_ckpt.streams.duration import Duration, to_timedelta
@@ -35,7 +35,6 @@ KEEP_HISTORY = 100
 SHORT_PAUSE = 5.0
 
 Event = Mapping[str, Any]
-Notify = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -82,13 +81,15 @@ class StreamOperator(BaseOperator):
     :param on_kill_action: what becomes of the stream when this task is ended by hand: `leave` it running (default), `stop`
         it after its batch, or `kill` it
     :param allow: preflight findings to go on in spite of, by kind, such as `["data_lost"]`; each use is logged
-    :param notify: notifiers to call when the stream failed, was resumed, or was given up
+    :param notify: notifiers to call when the stream failed, was resumed or given up, or its verification objects
     """
 
     template_fields: Sequence[str] = ("stream", "timeout")
     template_fields_renderers: ClassVar[dict[str, str]] = {"stream": "json"}
     operator_extra_links = (SparkUiLink(),)
     ui_color = "#e8f7fb"
+    #: What notifiers are told when the task ends with a refusal.
+    refused_event = GIVEN_UP
 
     def __init__(
         self,
@@ -163,9 +164,10 @@ class StreamOperator(BaseOperator):
                 else:
                     step = self._next(context, control, event)
         except GivenUp as e:
-            self._tell(context, "given_up", str(e))
+            self._tell(context, GIVEN_UP, str(e))
             raise AirflowFailException(str(e)) from e
         except (PreflightRefused, StreamError) as e:
+            self._tell(context, self.refused_event, str(e))
             raise AirflowFailException(f"{type(e).__name__}: {e}") from e
         return step.value
 
@@ -272,21 +274,7 @@ class StreamOperator(BaseOperator):
             events[stream_asset(self.stream)].extra.update(extra)
 
     def _tell(self, context: Any, event: str, reason: str, status: StreamStatus | None = None) -> None:
-        """Call the notifiers; one that fails must not change what happens to the stream."""
-        count(event, self.stream.name)
-        about = {
-            "event": event,
-            "stream": self.stream.name,
-            "reason": reason,
-            "status": status.as_dict() if status else None,
-        }
-        for notifier in self.notify:
-            try:
-                # Airflow's notifiers render their templates in place: a copy keeps them for the next event.
-                told = copy(notifier) if isinstance(notifier, BaseNotifier) else notifier
-                told({**context, "ckpt": about})
-            except Exception:
-                self.log.exception("a notifier failed")
+        tell(self.notify, context, event, self.stream.name, reason, status)
 
     def fail(self, control: StreamControl, event: Event) -> AirflowFailException:
         """The stream failed: its reason, and the end of its log."""

@@ -13,10 +13,14 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow_ckpt.assets import has_asset, stream_asset
 from airflow_ckpt.checkpoint.runs import current_run
 from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.metrics import count
+from airflow_ckpt.notifications.tell import UNVERIFIED
+from airflow_ckpt.notifications.tell import VIOLATED as VIOLATED_EVENT
 from airflow_ckpt.operators.base import Done, Event, Job, Step, StreamOperator
 from airflow_ckpt.runners.base import Handle
 from airflow_ckpt.streams.control import Order, StreamControl
 from airflow_ckpt.streams.goal import REACHED
+from airflow_ckpt.streams.stream import is_template
 from airflow_ckpt.verify.verdict import CLEAN, DEPTHS, RECOMPUTE, SINK, VIOLATED
 from ckpt_stream.run_record import FOLDER
 
@@ -39,8 +43,9 @@ class ExactlyOnceVerifyOperator(StreamOperator):
     the log as a table, to XCom and the asset's event as JSON, and beside the run record as an HTML page.
 
     :param depth: `ledger` (bookkeeping only), `sink` (every committed record is read; default), or `recompute` (the transform
-        is run again as a batch and compared with the sink)
-    :param since: `start` (default), `last` (after what was verified last: costs as much as the new data), or a batch number
+        is run again as a batch and compared with the sink); a template will do
+    :param since: `start` (default), `last` (after what was verified last: costs as much as the new data), or a batch number;
+        a template will do
     :param until: last batch to verify; None: the newest
     :param count_aborted: also count the aborted copies that committed readers do not see
     :param engine: `here` reads the sink in this worker, `spark` as a Spark job beside the stream, `auto` (default) as a job
@@ -50,7 +55,9 @@ class ExactlyOnceVerifyOperator(StreamOperator):
     :param on_unknown: the same for a verdict that could not be reached (`fail` by default: unknown is not clean)
     """
 
+    template_fields = ("stream", "timeout", "depth", "since")
     ui_color = "#e6f7e6"
+    refused_event = UNVERIFIED
 
     def __init__(
         self,
@@ -66,27 +73,37 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if depth not in DEPTHS:
-            raise CkptError(f"depth={depth!r} is none of {', '.join(DEPTHS)}.")
         if engine not in ENGINES:
             raise CkptError(f"engine={engine!r} is none of {', '.join(ENGINES)}.")
-        if isinstance(since, str) and since not in SINCE:
-            raise CkptError(f"since={since!r} is neither {' nor '.join(SINCE)} nor a batch number.")
         for name, value in (("on_violation", on_violation), ("on_unknown", on_unknown)):
             if value not in ON_VIOLATION:
                 raise CkptError(f"{name}={value!r} is none of {', '.join(ON_VIOLATION)}.")
-        if since == "last" and not has_asset(self.stream):
-            raise CkptError(
-                'since="last" keeps its place in the stream\'s asset, so name and sink must not be templates.'
-            )
         self.depth, self.since, self.until, self.count_aborted = depth, since, until, count_aborted
         self.engine, self.spark_above = engine, spark_above
         self.on_violation, self.on_unknown = on_violation, on_unknown
+        self._check()
+
+    def _check(self) -> None:
+        """Depth and start, as far as they are known: templates are looked at when they are rendered."""
+        if self.depth not in DEPTHS and not is_template(self.depth):
+            raise CkptError(f"depth={self.depth!r} is none of {', '.join(DEPTHS)}.")
+        if isinstance(self.since, str) and self.since.isdecimal():
+            self.since = int(self.since)
+        if isinstance(self.since, str) and self.since not in SINCE and not is_template(self.since):
+            raise CkptError(f"since={self.since!r} is neither {' nor '.join(SINCE)} nor a batch number.")
+        if self.since == "last" and not (has_asset(self.stream) and stream_asset(self.stream) in self.outlets):
+            raise CkptError(
+                'since="last" keeps its place in the stream\'s asset, so name and sink must not be templates.'
+            )
 
     def begin(self, context: Any, control: StreamControl) -> Step:
         from airflow_ckpt.verify.conclusion import conclude
         from airflow_ckpt.verify.verification import Range, plan, scan_here
 
+        self._check()
+        for name in ("depth", "since"):
+            if is_template(value := getattr(self, name)):
+                raise CkptError(f"{name}={value!r} was not rendered.")
         after = self._after(context)
         where = "the start" if after is None else f"batch {after}"
         self.log.info("verifying %s from %s at depth %s", self.stream.name, where, self.depth)
@@ -197,10 +214,11 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         summary["findings"] = document["findings"][:BATCHES_IN_XCOM]
         self._note_on_asset(context, verdict=verdict, verified_until=document.get("verified_until"), report=report)
         self._remember(context, document)
-        self._count(verdict)
         value = {**summary, "batches": document["batches"][-BATCHES_IN_XCOM:], "report": report}
         context["ti"].xcom_push(key="verdict", value=value)
-        if verdict != CLEAN:
+        if verdict == CLEAN:
+            count("verified", self.stream.name)
+        else:
             self._object(context, verdict, document)
         return Done(value)
 
@@ -216,17 +234,11 @@ class ExactlyOnceVerifyOperator(StreamOperator):
             if store is not None:
                 self._asset_store(context).set(VERIFIED_KEY, document["verified_until"])
 
-    def _count(self, verdict: str) -> None:
-        from airflow_ckpt.metrics import count
-
-        count({CLEAN: "verified", VIOLATED: "violated"}.get(verdict, "unverified"), self.stream.name)
-
     def _object(self, context: Any, verdict: str, document: dict[str, Any]) -> None:
         """The verdict is not clean: do what the user chose."""
         words = "; ".join(f["what"] for f in document["findings"][:3])
         message = f"{self.stream.name}: the verdict is {verdict}: {words}"
-        if verdict == VIOLATED:
-            self._tell(context, "violated", message)
+        self._tell(context, VIOLATED_EVENT if verdict == VIOLATED else UNVERIFIED, message)
         action = self.on_violation if verdict == VIOLATED else self.on_unknown
         if action == "fail":
             raise AirflowFailException(message)

@@ -18,7 +18,7 @@ from airflow_ckpt.streams.duration import in_words
 from airflow_ckpt.streams.facts import gather
 from airflow_ckpt.streams.intent import SubmitIntent
 from airflow_ckpt.streams.observe import Sources, look, look_at_driver
-from airflow_ckpt.streams.preflight import DATA_LOST, PreflightFinding, check, refuse_unsafe
+from airflow_ckpt.streams.preflight import DATA_LOST, DRIVER_ALIVE, LEDGER, PreflightFinding, check, refuse_unsafe
 from airflow_ckpt.streams.status import BROKEN, HEALTHY, NEW, STALLED, StreamStatus
 from ckpt_stream import run_record as records
 from ckpt_stream.run_record import RESTART, SUBMIT
@@ -73,6 +73,14 @@ class StreamControl:
     def preflight(self, status: StreamStatus | None = None) -> list[PreflightFinding]:
         """Everything that speaks against a start now."""
         return check(self.stream, gather(self.sources, status or self.status()))
+
+    def risks(self, status: StreamStatus) -> list[PreflightFinding]:
+        """What would speak against a restart if the stream needed one.
+
+        Ledger and checkpoint of a stream that runs are left out: they move while one is read after the other.
+        """
+        moving = {DRIVER_ALIVE, LEDGER} if status.state in HEALTHY else {DRIVER_ALIVE}
+        return [finding for finding in self.preflight(status) if finding.kind not in moving]
 
     def submit(self, *, submission: str | None = None, allow: Sequence[str] = ()) -> StreamStatus:
         """Start the stream, with a new restart budget; a stream that lives is left alone.

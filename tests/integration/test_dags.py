@@ -19,6 +19,7 @@ from airflow_ckpt.local.processes import free_port
 from airflow_ckpt.runners.base import Handle
 from airflow_ckpt.runners.process import ProcessRunner
 from ckpt_stream import run_record as records
+from tests.airflow_ckpt.runners.fakes import Answer, Server, serving
 from tests.kafka_io import produce, read_all
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -32,8 +33,12 @@ LONGEST = 480
 class Examples:
     """An Airflow that has the example DAGs, and the streams they leave behind."""
 
-    def __init__(self, airflow: AirflowStandalone, kafka: dict[str, Any]) -> None:
-        self.airflow, self.kafka, self.api = airflow, kafka, airflow.api
+    def __init__(self, airflow: AirflowStandalone, kafka: dict[str, Any], alerts: Server) -> None:
+        self.airflow, self.kafka, self.api, self._alerts = airflow, kafka, airflow.api, alerts
+
+    def alerts(self) -> list[tuple[str, str, str]]:
+        """What the web hook was sent: who sent it, about which stream, and what had happened."""
+        return [(r.body["dag"], r.body["stream"], r.body["event"]) for r in self._alerts.requests]
 
     def files(self, stream: str) -> FsspecFiles:
         return FsspecFiles(str(self.airflow.home / "checkpoints" / stream))
@@ -78,15 +83,19 @@ class Examples:
 def examples(kafka: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Examples]:
     home = tmp_path_factory.mktemp("examples") / "home"
     airflow = AirflowStandalone(home, dags=DAGS, port=free_port(), kafka_config=kafka.client_config())
-    airflow.start()
-    found = Examples(airflow, kafka.client_config())
-    try:
-        for dag in EXAMPLES:
-            found.api.wait_for_dag(dag, deadline_s=120)
-        yield found
-    finally:
-        found.end_drivers()
-        airflow.stop()
+    with serving(lambda request: Answer()) as web_hook, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("CKPT_ALERTS", "web_hook")
+        airflow.start()
+        found = Examples(airflow, kafka.client_config(), web_hook)
+        try:
+            connection = {"connection_id": "web_hook", "conn_type": "http", "host": web_hook.url, "password": "hunter2"}
+            found.api("POST", "/connections", connection)
+            for dag in EXAMPLES:
+                found.api.wait_for_dag(dag, deadline_s=120)
+            yield found
+        finally:
+            found.end_drivers()
+            airflow.stop()
 
 
 def lines(count: int, first_second: int = 0) -> list[tuple[str, str]]:
@@ -139,24 +148,30 @@ def test_the_main_dag_survives_a_kill_and_the_watchdog_brings_its_stream_back(ex
     assert found.state == records.RUNNING
     for pid in (found.driver["jvm_pid"], found.driver["pid"]):
         os.kill(int(pid), signal.SIGKILL)
-    run = examples.run("stream_watchdog")
+    assert examples.alerts() == []
+    run = examples.run("stream_watchdog", {"stream": "ip_count"})
     state, tasks = examples.ended("stream_watchdog", run)
     assert state == "success", examples.explain("stream_watchdog", run)
     assert tasks["ip_count.resume"] == tasks["ip_count.verify"] == "success"
-    # Nobody has ever started the other one.
+    # The other one was not asked for.
     assert tasks["word_count.resume"] == "skipped"
     # Unpausing may have started a scheduled run too; whichever came first has found the stream lost and resumed it.
     assert "ip_count is LOST" in examples.logs("stream_watchdog", "ip_count.status")
     assert "restart 2 of 3, 10 s after the failure" in examples.logs("stream_watchdog", "ip_count.resume")
     assert len(run_names(files)) == 3
+    sent = [("stream_watchdog", "ip_count", event) for event in ("failed", "resumed")]
+    assert examples.alerts() == sent
     after = current_run(files)
     assert after is not None
     assert after.state == records.RUNNING
 
     # On a healthy stream the next round changes nothing, and verifies only what came since.
     run = examples.run("stream_watchdog")
-    state, _ = examples.ended("stream_watchdog", run)
+    state, tasks = examples.ended("stream_watchdog", run)
     assert state == "success", examples.explain("stream_watchdog", run)
+    # Nobody has ever started the other one.
+    assert tasks["word_count.resume"] == "skipped"
+    assert examples.alerts() == sent, "a healthy stream is nobody's business"
     assert "nothing to do" in examples.api.task_log("stream_watchdog", run, "ip_count.resume")
     assert "from batch" in examples.api.task_log("stream_watchdog", run, "ip_count.verify")
     assert len(run_names(files)) == 3
@@ -183,7 +198,7 @@ def test_drill_drain_and_word_count_end_as_they_should(examples: Examples, besid
     run = examples.run("drain_and_verify")
     state, _ = examples.ended("drain_and_verify", run)
     assert state == "success", examples.explain("drain_and_verify", run)
-    assert f"from batch {newest}" in examples.api.task_log("drain_and_verify", run, "verify")
+    assert f"from batch {newest} at depth sink" in examples.api.task_log("drain_and_verify", run, "verify")
     assert sorted(int(r.value or 0) for r in read_all(examples.kafka, "copy_sink")) == list(range(400))
 
     # Three failures are survived ten seconds apart; the fourth is for good, and the table is right.
@@ -197,7 +212,7 @@ def test_drill_drain_and_word_count_end_as_they_should(examples: Examples, besid
 
 
 def test_every_form_explains_itself(examples: Examples) -> None:
-    for dag in ("ip_count_exactly_once", "crash_drill"):
+    for dag in EXAMPLES:
         params = examples.api("GET", f"/dags/{dag}/details")["params"]
         assert params, dag
         for name, param in params.items():

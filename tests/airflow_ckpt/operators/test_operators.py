@@ -17,6 +17,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.hooks.connections import BadConnection
 from airflow_ckpt.hooks.stream import StreamHook
+from airflow_ckpt.notifications import tell as tell_module
 from airflow_ckpt.operators.base import HISTORY_KEY, SHORT_PAUSE, STATUS_KEY, StreamOperator
 from airflow_ckpt.operators.resume import SparkStreamResumeOperator
 from airflow_ckpt.operators.stop import SparkStreamStopOperator
@@ -182,6 +183,14 @@ def test_what_no_retry_can_cure_is_not_retried(play: Play, refusal: Exception) -
     play().refusal = refusal
     with pytest.raises(AirflowFailException, match=type(refusal).__name__):
         make(SparkStreamSubmitOperator).execute(a_context())
+
+
+def test_somebody_is_told_of_a_refusal_once(play: Play) -> None:
+    play().refusal = LedgerLost("found", "risk", "helps")
+    told: list[str] = []
+    with pytest.raises(AirflowFailException):
+        make(SparkStreamSubmitOperator, notify=lambda c: told.append(c["ckpt"]["event"])).execute(a_context())
+    assert told == ["given_up"]
 
 
 def test_what_a_retry_may_cure_is_left_to_airflow(play: Play) -> None:
@@ -463,11 +472,61 @@ def test_a_sensor_that_waits_for_nothing_is_refused_when_the_dag_is_parsed() -> 
         (SparkStreamSuperviseOperator, {"until": "drayned"}, "drained"),
         (SparkStreamSuperviseOperator, {"when_done": "kill"}, "leave, stop"),
         (SparkStreamStopOperator, {"kill_after": "soon"}, "kill_after"),
+        (ExactlyOnceVerifyOperator, {"depth": "deep"}, "ledger, sink, recompute"),
+        (ExactlyOnceVerifyOperator, {"since": "yesterday"}, "neither last nor start nor a batch number"),
+        (ExactlyOnceVerifyOperator, {"since": "last", "stream": a_stream(name="{{ params.name }}")}, "stream's asset"),
     ],
 )
 def test_bad_arguments_are_refused_when_the_dag_is_parsed(kind: Any, values: dict[str, Any], words: str) -> None:
     with pytest.raises(CkptError, match=words):
         make(kind, **values)
+
+
+@pytest.mark.parametrize(
+    ("name", "rendered", "words"),
+    [
+        ("depth", "deep", "ledger, sink, recompute"),
+        ("since", "yesterday", "neither last nor start nor a batch number"),
+        ("since", "{{ never rendered }}", "was not rendered"),
+    ],
+)
+def test_a_form_that_asks_for_what_there_is_not_is_refused_when_the_task_runs(
+    play: Play, name: str, rendered: str, words: str
+) -> None:
+    play("RUNNING")
+    operator = make(ExactlyOnceVerifyOperator, **{name: "{{ params.wish }}"})
+    setattr(operator, name, rendered)
+    with pytest.raises(CkptError, match=words):
+        operator.execute(a_context())
+
+
+def test_where_a_verification_begins_can_come_from_a_form(play: Play) -> None:
+    operator = make(ExactlyOnceVerifyOperator, since="{{ params.wish }}")
+    for text, after in (("7", 6), ("0", None), ("start", None)):
+        operator.since = text
+        operator._check()
+        assert operator._after(a_context()) == after
+
+
+def test_the_last_place_of_a_stream_without_asset_is_not_looked_for(play: Play) -> None:
+    """Its name comes from a form: when the task runs it is known, but the place was never declared."""
+    play("RUNNING")
+    operator = make(ExactlyOnceVerifyOperator, since="{{ params.wish }}", stream=a_stream(name="{{ params.name }}"))
+    operator.since, operator.stream = "last", a_stream()
+    with pytest.raises(CkptError, match="stream's asset"):
+        operator.execute(a_context())
+
+
+@pytest.mark.parametrize(("verdict", "said"), [("violated", "violated"), ("unknown", "unverified")])
+def test_a_verdict_that_is_not_clean_is_told_and_counted_once(
+    monkeypatch: pytest.MonkeyPatch, verdict: str, said: str
+) -> None:
+    told, counted = [], []
+    monkeypatch.setattr(tell_module, "count", lambda event, stream: counted.append((event, stream)))
+    operator = make(ExactlyOnceVerifyOperator, notify=lambda c: told.append(c["ckpt"]["event"]))
+    with pytest.raises(AirflowFailException, match=f"the verdict is {verdict}: one is there twice"):
+        operator._object(a_context(), verdict, {"findings": [{"what": "one is there twice"}]})
+    assert (told, counted) == ([said], [(said, "orders")])
 
 
 # --- ended by hand -----------------------------------------------------------------------------------------------------

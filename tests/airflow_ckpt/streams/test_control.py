@@ -20,6 +20,7 @@ from airflow_ckpt.streams.preflight import Facts, PreflightFinding, PreflightRef
 from airflow_ckpt.streams.restart import FixedDelay, NoRestart
 from airflow_ckpt.streams.restarts import read_history
 from ckpt_stream import run_record as records
+from ckpt_stream.errors import LedgerLost
 from tests.airflow_ckpt.streams.fakes import Deployment
 from tests.airflow_ckpt.streams.samples import a_stream
 
@@ -52,6 +53,26 @@ def intent_of(world: Deployment) -> SubmitIntent:
 
 def kinds(world: Deployment) -> list[str]:
     return [entry["kind"] for entry in read_history(world.files)]
+
+
+# --- risks -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_risks_of_a_stream_that_runs_are_those_of_a_restart_and_not_that_it_runs(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = world.control()
+    control.submit()
+    world.says("STARTING", "RUNNING")
+    status = control.status()
+    assert [finding.kind for finding in control.preflight(status)] == ["driver_alive"]
+    assert control.risks(status) == []
+    bad = Facts(status, missing_topics=["orders_out"], source={}, ledger_refusal=LedgerLost("found", "risk", "helps"))
+    monkeypatch.setattr(control_module, "gather", lambda _, status: replace(bad, status=status))
+    # Ledger and checkpoint move while they are read: what they seem to say of a stream that runs is not reported.
+    assert {finding.kind for finding in control.risks(status)} == {"topic_missing"}
+    world.fails(ago=20)
+    assert {finding.kind for finding in control.risks(control.status())} == {"topic_missing", "ledger"}
 
 
 # --- submit ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,146 @@
+"""The example DAGs as files: their forms, their retries, and what the watchdog tells whom."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import ParamValidationError
+
+from airflow_ckpt.hooks.stream import StreamHook
+from airflow_ckpt.streams.preflight import PreflightFinding
+from airflow_ckpt.streams.status import StreamStatus
+from tests.airflow_ckpt.streams.samples import a_status
+
+pytestmark = pytest.mark.unit
+
+DAGS = Path(__file__).parents[2] / "dags"
+NAMES = sorted(path.stem for path in DAGS.glob("*.py") if path.stem != "streams")
+
+
+@pytest.fixture
+def alerts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The DAGs' folder can be imported from, as in Airflow; a web hook is declared."""
+    monkeypatch.syspath_prepend(str(DAGS))
+    monkeypatch.setenv("CKPT_ALERTS", "chat pager")
+    yield
+    sys.modules.pop("streams", None)
+
+
+def load(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", DAGS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_there_are_five() -> None:
+    assert NAMES == [
+        "crash_drill",
+        "drain_and_verify",
+        "ip_count_exactly_once",
+        "stream_watchdog",
+        "word_count_restore",
+    ]
+
+
+@pytest.mark.usefixtures("alerts")
+@pytest.mark.parametrize("name", NAMES)
+def test_every_dag_has_a_form_that_explains_itself_and_may_be_sent_as_it_comes(name: str) -> None:
+    params = load(name).dag.params
+    assert len(params)
+    params.validate()
+    for key in params:
+        param = params.get_param(key)
+        assert param.description, f"{name}: {key} has no description"
+        assert param.schema.get("type"), f"{name}: {key} has no type"
+
+
+@pytest.mark.usefixtures("alerts")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fault_of_airflow_is_tried_again_but_records_are_sent_once(name: str) -> None:
+    retries = {task.task_id.rpartition(".")[2]: task.retries for task in load(name).dag.tasks}
+    once = {"light_the_fire", "say_words"} & set(retries)
+    assert {task: retries.pop(task) for task in once} == dict.fromkeys(once, 0)
+    assert set(retries.values()) == {2}
+
+
+@pytest.mark.usefixtures("alerts")
+@pytest.mark.parametrize(
+    ("words", "good"),
+    [
+        ("a ERROR ERROR b ERROR ERROR", True),
+        ("ERROR ERROR ERROR ERROR", True),
+        ("a ERROR ERROR b ERROR", False),
+        ("ERROR ERROR ERROR xERROR ERRORs", False),
+    ],
+)
+def test_the_words_must_hold_four_errors(words: str, good: bool) -> None:
+    params = load("word_count_restore").dag.params
+    with nullcontext() if good else pytest.raises(ParamValidationError):
+        params["words"] = words
+
+
+@pytest.mark.usefixtures("alerts")
+def test_the_table_of_the_words_is_the_described_one() -> None:
+    module = load("word_count_restore")
+    words = module.dag.params["words"].split()
+    expected = [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("a", 3), ("a", 4), ("b", 3)]
+    assert module.table(words) == expected
+    # The fourth failure is final: nothing behind it is counted.
+    assert module.table([*words, "a", "b"]) == expected
+
+
+class Watched:
+    """A stream as the watchdog sees it."""
+
+    def __init__(self, status: StreamStatus, *risks: PreflightFinding) -> None:
+        self.found, self.findings = status, list(risks)
+
+    def status(self, *, lag_seconds: bool = False) -> StreamStatus:
+        assert lag_seconds
+        return self.found
+
+    def risks(self, status: StreamStatus) -> list[PreflightFinding]:
+        return self.findings
+
+
+SOON = PreflightFinding("data_soon_lost", "retention passes soon.", "It is lost.", "resume now.", unsafe=False)
+
+
+@pytest.mark.usefixtures("alerts")
+@pytest.mark.parametrize(
+    ("stream", "form", "goes_on", "told"),
+    [
+        (Watched(a_status("RUNNING", lag_seconds=60.0)), {}, True, []),
+        (Watched(a_status("RUNNING", lag_seconds=61.0)), {}, True, ["too far behind"]),
+        (Watched(a_status("FAILED"), SOON), {}, True, ["data_soon_lost"]),
+        (Watched(a_status("RUNNING", lag_seconds=61.0), SOON), {}, True, ["data_soon_lost", "too far behind"]),
+        (Watched(a_status("NEW"), SOON), {}, False, []),
+        (Watched(a_status("RUNNING", lag_seconds=61.0), SOON), {"stream": "word_count"}, False, []),
+        (Watched(a_status("RUNNING", lag_seconds=61.0)), {"stream": "ip_count"}, True, ["too far behind"]),
+    ],
+)
+def test_the_watchdog_alerts_to_what_is_at_risk(
+    monkeypatch: pytest.MonkeyPatch, stream: Watched, form: dict[str, str], goes_on: bool, told: list[str]
+) -> None:
+    module = load("stream_watchdog")
+    assert [notifier.http_conn_id for notifier in module.ALERTS] == ["chat", "pager"]
+    for task in ("resume", "verify"):
+        assert module.dag.get_task(f"ip_count.{task}").notify == module.ALERTS
+    alerts: list[Any] = []
+    monkeypatch.setattr(module, "ALERTS", [lambda context: alerts.append(context["ckpt"])])
+    monkeypatch.setattr(StreamHook, "get_conn", lambda self: stream)
+    look = module.dag.get_task("ip_count.status").python_callable
+
+    assert look(params={"stream": "all", "max_lag_minutes": 1, **form}, ti=None) is goes_on
+
+    assert [alert["reason"].partition(":")[0] for alert in alerts] == told
+    assert {(alert["event"], alert["stream"]) for alert in alerts} == ({("at_risk", "ip_count")} if told else set())
