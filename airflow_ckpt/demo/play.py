@@ -11,6 +11,7 @@ from airflow_ckpt.demo.access_log import AccessLog
 from airflow_ckpt.demo.outcome import Outcome, count
 from airflow_ckpt.demo.stage import DAG, Stage
 from airflow_ckpt.exceptions import StackError
+from airflow_ckpt.kafka.offsets import admin_client
 from airflow_ckpt.local import stack
 from airflow_ckpt.local.airflow import AirflowStandalone
 from airflow_ckpt.local.airflow_api import AirflowApi
@@ -22,6 +23,7 @@ LINES_PER_SECOND = 300
 PARTITIONS = 2
 LOOK_SECONDS = 2.0
 DEADLINE_SECONDS = 600.0
+DRAIN_SECONDS = 120.0
 
 
 def play(home: Path, say: Say, progress: Say) -> dict[str, Any]:
@@ -37,7 +39,8 @@ def play(home: Path, say: Say, progress: Say) -> dict[str, Any]:
         Stage("demo_ours", "exactly_once", home, "demo_log_ours", "demo_counts_ours"),
         Stage("demo_spark", "at_least_once", home, "demo_log_spark", "demo_counts_spark"),
     ]
-    _create_topics(kafka, [topic for stage in stages for topic in (stage.source, stage.sink)])
+    admin = admin_client(kafka)
+    _create_topics(admin, [topic for stage in stages for topic in (stage.source, stage.sink)])
     log = AccessLog(kafka, tuple(stage.source for stage in stages), LOG_SECONDS, LINES_PER_SECOND)
     say(f"writing an access log: {LINES_PER_SECOND} lines a second for {LOG_SECONDS:.0f} s, to two topics")
     log.start()
@@ -47,8 +50,8 @@ def play(home: Path, say: Say, progress: Say) -> dict[str, Any]:
         for stage in stages:
             stage.trigger(api)
             say(f"triggered {DAG} for {stage.title} through Airflow's REST API: {stage.run_id}")
-        _watch(stages, log, api, say, progress)
-        outcomes = _finish(stages, log, kafka, say)
+        _watch(stages, log, api, admin, say, progress)
+        outcomes = _finish(stages, log, kafka, admin, say)
     finally:
         log.stop()
     ours, control = outcomes
@@ -84,15 +87,14 @@ def judge(ours: Outcome, control: Outcome, run_state: str) -> tuple[bool, str]:
     return True, f"nothing lost, nothing doubled; under the same kills Spark's own sink doubled {control.duplicated}"
 
 
-def _create_topics(kafka: dict[str, Any], names: list[str]) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
+def _create_topics(admin: Any, names: list[str]) -> None:
+    from confluent_kafka.admin import NewTopic
 
-    admin = AdminClient(kafka)
     for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
         future.result(30)
 
 
-def _watch(stages: list[Stage], log: AccessLog, api: AirflowApi, say: Say, progress: Say) -> None:
+def _watch(stages: list[Stage], log: AccessLog, api: AirflowApi, admin: Any, say: Say, progress: Say) -> None:
     """Show how it goes until both DAG runs are over."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not all(stage.over(api) for stage in stages):
@@ -103,36 +105,31 @@ def _watch(stages: list[Stage], log: AccessLog, api: AirflowApi, say: Say, progr
         for stage in stages:
             for line in stage.look():
                 say(line)
-        progress("\n".join([f"log: {log.lines:,} lines", *(stage.line(api) for stage in stages)]))
+        progress("\n".join([f"log: {log.lines:,} lines", *(stage.line(api, admin) for stage in stages)]))
         time.sleep(LOOK_SECONDS)
     progress("")
 
 
-def _finish(stages: list[Stage], log: AccessLog, kafka: dict[str, Any], say: Say) -> list[Outcome]:
+def _finish(stages: list[Stage], log: AccessLog, kafka: dict[str, Any], admin: Any, say: Say) -> list[Outcome]:
     """Let both streams take what is left of the log, stop them, and count."""
     log.join(LOG_SECONDS)
     say("waiting until both streams have taken the whole log")
     for stage in stages:
-        _drain(stage, kafka)
+        _drain(stage, admin)
         stage.look()
         stage.request_stop()
     say("counting the sinks with a plain consumer")
     return [count(kafka, stage.sink, log.expected, log.lines, len(stage.hits)) for stage in stages]
 
 
-def _drain(stage: Stage, kafka: dict[str, Any]) -> None:
+def _drain(stage: Stage, admin: Any) -> None:
     """Wait until everything is committed and no batch follows: the last windows close one batch later."""
-    from airflow_ckpt.checkpoint.reader import read_checkpoint
-    from airflow_ckpt.kafka.offsets import admin_client, ends_of
-
-    ends = ends_of(admin_client(kafka), stage.source)
-    deadline, calm, last = time.monotonic() + 120.0, 0, None
+    deadline, calm, last = time.monotonic() + DRAIN_SECONDS, 0, None
     while calm < 3:
         if time.monotonic() > deadline:
             raise StackError(f"{stage.title} did not take the whole log: see {stage.files.root}")
-        seen = read_checkpoint(stage.files, with_metadata=False)
-        offsets = seen.committed_offsets.get(stage.source, {})
-        done = ends is not None and all(offsets.get(str(p), 0) >= end for p, end in ends.stable.items())
-        calm = calm + 1 if done and seen.in_doubt is None and seen.committed == last else 0
+        seen = stage.committed()
+        done = not stage.lag(admin, seen) and seen.in_doubt is None
+        calm = calm + 1 if done and seen.committed == last else 0
         last = seen.committed
-        time.sleep(2.0)
+        time.sleep(LOOK_SECONDS)

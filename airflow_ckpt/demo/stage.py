@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
-from airflow_ckpt.checkpoint.reader import read_checkpoint
+from airflow_ckpt.checkpoint.reader import Checkpoint, read_checkpoint
 from airflow_ckpt.checkpoint.runs import read_run, run_names
+from airflow_ckpt.exceptions import StackError
+from airflow_ckpt.kafka.offsets import KafkaUnreachable, ends_of
 from airflow_ckpt.local.airflow_api import FINAL_STATES, AirflowApi
 from ckpt_stream import run_record as records
-from ckpt_stream.crash import AFTER_LAST_LANE, MID_PRODUCE
+from ckpt_stream.crash import AFTER_LAST_LANE, COMMIT_SENT, MID_PRODUCE
 
 DAG = "ip_count_exactly_once"
-#: Where the drivers die. Spark's own sink passes only the second kind of point.
+#: Where the drivers die: with half of a transaction written, and with its commit on the way, when nobody can know whether
+#: it came through. Spark's own sink has no transactions, and dies when it has written a batch but not noted it.
 KILLS = {
-    "exactly_once": ((MID_PRODUCE, "both", 2), (AFTER_LAST_LANE, "driver", 4)),
+    "exactly_once": ((MID_PRODUCE, "both", 2), (COMMIT_SENT, "both", 4)),
     "at_least_once": ((AFTER_LAST_LANE, "driver", 2), (AFTER_LAST_LANE, "driver", 4)),
 }
 
@@ -79,8 +82,16 @@ class Stage:
             news.append(f"{self.title}: driver killed with SIGKILL at {hit['point']} of batch {hit['batch']}")
         return news
 
-    def batch(self) -> int | None:
-        return read_checkpoint(self.files, with_metadata=False).committed
+    def committed(self) -> Checkpoint:
+        """How far its checkpoint is."""
+        return read_checkpoint(self.files, with_metadata=False)
+
+    def lag(self, admin: Any, seen: Checkpoint) -> int:
+        """Records of the log that wait."""
+        ends, offsets = ends_of(admin, self.source), seen.committed_offsets.get(self.source, {})
+        if ends is None:
+            raise StackError(f"the topic {self.source} is gone: somebody deleted it while the demo was playing")
+        return sum(max(0, end - offsets.get(str(p), 0)) for p, end in ends.stable.items())
 
     def state(self, api: AirflowApi) -> str:
         return api.run_state(DAG, self.run_id)
@@ -88,12 +99,20 @@ class Stage:
     def over(self, api: AirflowApi) -> bool:
         return self.state(api) in FINAL_STATES
 
-    def line(self, api: AirflowApi) -> str:
+    def line(self, api: AirflowApi, admin: Any) -> str:
         """One line about how it goes."""
         tasks = api.task_states(DAG, self.run_id)
         busy = [task for task, state in tasks.items() if state in ("running", "deferred", "queued", "scheduled")]
-        batch = self.batch()
-        parts = [f"batch {batch}" if batch is not None else "no batch yet", f"{len(self.hits)} kill(s)"]
+        seen = self.committed()
+        try:
+            lag = f"{self.lag(admin, seen):,}"
+        except KafkaUnreachable:
+            lag = "unknown"
+        parts = [
+            f"batch {seen.committed}" if seen.committed is not None else "no batch yet",
+            f"lag {lag}",
+            f"{len(self.hits)} kill(s)",
+        ]
         parts.append(f"in {', '.join(busy)}" if busy else f"run {self.state(api)}")
         return f"{self.title:<17}{', '.join(parts)}"
 
