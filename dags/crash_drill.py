@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import tempfile
 from datetime import timedelta
+from pathlib import Path
 
 from airflow.providers.apache.kafka.hooks.client import KafkaAdminClientHook
 from airflow.providers.apache.kafka.hooks.produce import KafkaProducerHook
@@ -11,10 +12,12 @@ from airflow.sdk import DAG, Param, task
 from streams import CHECKPOINTS, RETRY
 
 from airflow_ckpt import ExactlyOnceVerifyOperator, FixedDelay, SparkStreamSuperviseOperator, Stream
-from ckpt_stream.crash import POINTS
+from ckpt_stream.crash import BETWEEN_LANES, DRIVER_POINTS, POINTS
+from ckpt_stream.ledger import ledger_topic
 
 NAME = "crash_drill_{{ dag_run.run_after.strftime('%Y%m%dT%H%M%S') }}"
-ONCE = f"{CHECKPOINTS.removeprefix('file://')}/{NAME}.hit"
+#: Made by whoever dies, so that nobody dies twice.
+HIT = f"{tempfile.gettempdir()}/{NAME}.hit"
 
 with DAG(
     dag_id="crash_drill",
@@ -27,15 +30,16 @@ with DAG(
     doc_md=__doc__,
     params={
         "point": Param(
-            "mid_produce", type="string", enum=list(POINTS), title="Crash point",
-            description="Where in the life of a batch the process dies, in the order in which a batch passes them.",
+            "after_last_lane", type="string", enum=list(POINTS), title="Crash point",
+            description="Where in the life of a batch the process dies, in the order in which a batch passes them. "
+            f"On a cluster, where others write: {', '.join(DRIVER_POINTS)}.",
         ),
         "kill": Param(
             "both", type="string", enum=["driver", "worker", "both"], title="Who dies",
             description="The driver, the Python worker that writes, or both.",
         ),
-        "lanes": Param(1, type="integer", minimum=1, maximum=16, description="Transactions per batch."),
-        "records": Param(1000, type="integer", minimum=1, maximum=1000000, description="Records to send through."),
+        "lanes": Param(1, type="integer", minimum=1, maximum=16, description="Transactions per batch; between_lanes needs two."),
+        "records": Param(1000, type="integer", minimum=30, maximum=1000000, description="Records to send through."),
     },
 ) as dag:  # fmt: skip
     stream = Stream(
@@ -47,12 +51,12 @@ with DAG(
         start="earliest",
         drain=True,
         lanes="{{ params.lanes }}",
-        max_offsets_per_batch="{{ [params.records // 3, 1] | max }}",
+        max_offsets_per_batch="{{ params.records // 3 }}",
         audit="record",
         restart=FixedDelay(attempts=2, delay=timedelta(seconds=1)),
         env={
             "CKPT_CRASH": '{"point": "{{ params.point }}", "kill": "{{ params.kill }}", "batch": 1, "once": "'
-            + ONCE
+            + HIT
             + '"}'
         },
     )
@@ -60,6 +64,8 @@ with DAG(
     @task(retries=0)
     def light_the_fire(source: str, sink: str, params: dict[str, int]) -> int:
         """Scratch topics, and records in the source."""
+        if params["point"] == BETWEEN_LANES and params["lanes"] < 2:
+            raise ValueError("between_lanes is a point of the second lane: ask for two or more")
         KafkaAdminClientHook(stream.kafka_conn_id).create_topic([(source, 2, -1), (sink, 2, -1)])
         producer = KafkaProducerHook(stream.kafka_conn_id).get_producer()
         for number in range(params["records"]):
@@ -73,15 +79,29 @@ with DAG(
     verify = ExactlyOnceVerifyOperator(task_id="verify", stream=stream, count_aborted=True)
 
     @task
-    def was_it_a_drill(hit: str, verdict: dict, records: int) -> str:
+    def was_it_a_drill(declared: dict, verdict: dict, records: int, params: dict[str, str]) -> str:
         """A drill in which nobody died proves nothing."""
-        with open(hit) as marker:
-            where = json.load(marker)
+        from airflow_ckpt.hooks.stream import StreamHook
+        from airflow_ckpt.streams.restarts import read_history
+
+        files = StreamHook(Stream.from_dict(declared)).get_conn().sources.files
+        deaths = [entry for entry in read_history(files) if entry["kind"] == "restart"]
+        if not deaths:
+            raise ValueError(f"nobody died at {params['point']}; on a cluster choose one of {', '.join(DRIVER_POINTS)}")
         if verdict["sink_committed"] != records:
             raise ValueError(f"{records} records went in, {verdict['sink_committed']} came out")
-        line = f"killed at {where['point']} of batch {where['batch']}, resumed: {records} of {records} records once"
+        line = f"{params['point']}: {deaths[0]['after_state']}, {deaths[0]['reason']}; resumed: {records} records once"
         print(line)
         return line
 
+    @task
+    def clean_up(declared: dict, hit: str) -> None:
+        """A drill that went well leaves its checkpoint, with the verdict, and nothing else."""
+        scratch = Stream.from_dict(declared)
+        topics = [*scratch.config.source, scratch.sink, ledger_topic(scratch.config.sink_id)]
+        KafkaAdminClientHook(scratch.kafka_conn_id).delete_topic(topics)
+        Path(hit).unlink(missing_ok=True)
+
     records = light_the_fire(f"{NAME}_source", f"{NAME}_sink")
-    records >> run >> verify >> was_it_a_drill(ONCE, verify.output, records)
+    declared = stream.as_dict()
+    records >> run >> verify >> was_it_a_drill(declared, verify.output, records) >> clean_up(declared, HIT)

@@ -24,16 +24,16 @@ with DAG(
         "since": Param(
             "last", type="string", enum=["last", "start"], title="Verify from",
             values_display={"last": "where the last verification ended", "start": "the first batch"},
-            description="From the first batch takes longer, and also finds what was changed in the sink since.",
+            description="From the first batch also finds what was changed since. The ledger keeps the newest 1,000 batches.",
         ),
         "depth": Param(
             "sink", type="string", enum=["ledger", "sink", "recompute"], title="Depth of the verification",
             values_display={
                 "ledger": "ledger: the bookkeeping",
                 "sink": "sink: every committed record is read",
-                "recompute": "recompute: everything is computed again and compared",
+                "recompute": "recompute: all of the source is computed again and compared with the sink",
             },
-            description="How sure to be. Each depth includes the one before, and takes longer.",
+            description="Ledger is quick; sink includes it; recompute trusts no ledger and begins at the first record.",
         ),
     },
 ) as dag:  # fmt: skip

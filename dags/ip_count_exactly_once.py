@@ -46,7 +46,7 @@ with DAG(
             description="Time between the starts of two batches; each batch is a checkpoint and a transaction.",
         ),
         "max_offsets": Param(
-            100000, type="integer", minimum=1, title="Records per batch, at most", section="Stream",
+            ip_count.max_offsets_per_batch, type="integer", minimum=1, title="Records per batch, at most", section="Stream",
             description="Keeps batches, and so transactions, small when the stream has to catch up.",
         ),
         "batches": Param(
@@ -56,6 +56,11 @@ with DAG(
         "progress_minutes": Param(
             10, type="number", minimum=0.1, maximum=1440, title="Patience, minutes", section="Checks",
             description="How long to wait for that progress before it counts as a failure.",
+        ),
+        "since": Param(
+            "last", type="string", enum=["last", "start"], title="Verify from", section="Checks",
+            values_display={"last": "where the last verification ended", "start": "the first batch"},
+            description="The ledger keeps the newest 1,000 batches: from the first one is for streams that are young.",
         ),
         "stop_afterwards": Param(
             False, type="boolean", title="Stop the stream afterwards", section="Checks",
@@ -85,11 +90,13 @@ with DAG(
         timeout="{{ params.progress_minutes }} minutes",
         deferrable=True,
     )
-    verify = ExactlyOnceVerifyOperator(task_id="verify", stream=stream, count_aborted=True)
+    verify = ExactlyOnceVerifyOperator(task_id="verify", stream=stream, since="{{ params.since }}", count_aborted=True)
 
     resume = SparkStreamResumeOperator(task_id="resume", stream=stream, deferrable=True, trigger_rule="one_failed")
     catch_up = SparkStreamSuperviseOperator(task_id="catch_up", stream=stream, until="drained", deferrable=True)
-    verify_again = ExactlyOnceVerifyOperator(task_id="verify_again", stream=stream, count_aborted=True)
+    verify_again = ExactlyOnceVerifyOperator(
+        task_id="verify_again", stream=stream, since="{{ params.since }}", count_aborted=True
+    )
 
     @task.short_circuit(trigger_rule="one_success")
     def stop_wanted(params: dict[str, object]) -> bool:

@@ -1,11 +1,12 @@
 """Look after every declared stream: how is it, could it be resumed safely, resume it if it is broken, verify what is new.
 
-Whoever is named in `ALERTS` (streams.py) is told of failures, restarts, risks and verdicts.
+Whoever is named in `ALERTS` (streams.py) is told of failures, restarts, risks and verdicts, and of tasks that fail here.
 """
 
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, Param, task, task_group
@@ -23,7 +24,7 @@ with DAG(
     schedule="*/5 * * * *",
     catchup=False,
     max_active_runs=1,
-    default_args=RETRY,
+    default_args={**RETRY, "on_failure_callback": list(ALERTS)},
     tags=["airflow-ckpt"],
     doc_md=__doc__,
     params={
@@ -38,7 +39,11 @@ with DAG(
         "depth": Param(
             "sink", type="string", enum=["ledger", "sink"], title="Depth of the verification",
             values_display={"ledger": "ledger: the bookkeeping", "sink": "sink: every new committed record is read"},
-            description="What is verified of the batches that are new since the last time.",
+            description="What is verified of the batches that are new since the last time at this depth.",
+        ),
+        "since": Param(
+            "last", type="string", pattern=r"^(last|start|\d+)$", title="Verify from",
+            description="last: what is new. A batch number: go on from there, for instance behind a violation that is known.",
         ),
     },
 ) as dag:  # fmt: skip
@@ -57,17 +62,27 @@ with DAG(
                 if found.state == "NEW":
                     return False
                 risks = [str(finding) for finding in control.risks(found)]
-                if (found.lag_seconds or 0) > params["max_lag_minutes"] * 60:
+                late = (found.lag_seconds or 0) > params["max_lag_minutes"] * 60
+                if late and found.state not in ("STOPPED", "FINISHED"):
                     risks.append(f"too far behind: {found.line()}")
                 for risk in risks:
                     log.warning("at risk: %s", risk)
                     tell(ALERTS, context, AT_RISK, stream.name, risk, found)
                 return True
 
-            resume = SparkStreamResumeOperator(task_id="resume", stream=stream, deferrable=True, notify=ALERTS)
-            verify = ExactlyOnceVerifyOperator(
-                task_id="verify", stream=stream, since="last", depth="{{ params.depth }}", notify=ALERTS
+            # One restart and ten minutes at most: the other streams wait for the next round.
+            resume = SparkStreamResumeOperator(
+                task_id="resume",
+                stream=stream,
+                restarts=1,
+                timeout=timedelta(minutes=10),
+                deferrable=True,
+                notify=ALERTS,
             )
-            status() >> resume >> verify
+            verify = ExactlyOnceVerifyOperator(
+                task_id="verify", stream=stream, since="{{ params.since }}", depth="{{ params.depth }}", notify=ALERTS
+            )
+            # Also what cannot be resumed is verified.
+            status() >> [resume, verify]
 
         look_after()

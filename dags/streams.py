@@ -23,6 +23,7 @@ ip_count = Stream(
     source="ip_count_source",
     sink="ip_count_sink",
     trigger_interval="5 seconds",
+    max_offsets_per_batch=100_000,
     restart=FixedDelay(attempts=3, delay=timedelta(seconds=10)),
     audit="record",
     # State is kept in so many pieces, for good: a checkpoint cannot change it. Spark's default of 200 is for clusters.

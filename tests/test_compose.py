@@ -20,6 +20,7 @@ from cryptography.fernet import Fernet
 from airflow_ckpt import __version__
 from airflow_ckpt.hooks.connections import kafka_settings, spark_target
 from airflow_ckpt.local import airflow_home, kafka_config
+from airflow_ckpt.local.airflow_processes import COMPONENTS
 from airflow_ckpt.local.jars import KAFKA_VERSION
 
 pytestmark = pytest.mark.unit
@@ -186,6 +187,21 @@ def test_driver_and_executors_see_the_checkpoints_under_one_path(services: dict[
     assert services["airflow-scheduler"]["environment"]["CKPT_CHECKPOINTS"] == "file:///opt/checkpoints"
     for file in DOCKERFILES:
         assert "chown 50000:0 /opt/checkpoints" in file.read_text(), "one user must own it in both"
+
+
+def test_airflow_has_the_components_of_the_embedded_stack(services: dict[str, dict[str, Any]]) -> None:
+    commands = [services[name]["command"] for name in AIRFLOW]
+
+    assert sorted(commands) == sorted([component] for component in COMPONENTS)
+
+
+def test_spark_is_started_by_the_classes_that_the_tests_start(services: dict[str, dict[str, Any]]) -> None:
+    """tests/standalone.py runs the same two classes of the same version."""
+    tried = (ROOT / "tests/standalone.py").read_text()
+    for name in ("spark-master", "spark-worker-1", "spark-worker-2"):
+        launcher, main_class, *_ = services[name]["command"]
+        assert launcher.endswith("/bin/spark-class")
+        assert main_class in tried, name
 
 
 def test_a_missing_secret_stops_compose_and_says_what_to_do() -> None:

@@ -23,6 +23,7 @@ from airflow_ckpt.cli import app
 from airflow_ckpt.get_provider_info import get_provider_info
 from airflow_ckpt.hooks.connections import kafka_settings, spark_target
 from airflow_ckpt.local.jars import KAFKA_VERSION
+from airflow_ckpt.notifications.tell import EVENTS
 from airflow_ckpt.streams import preflight, restart, status
 from airflow_ckpt.streams.duration import in_words
 from airflow_ckpt.streams.stream import Stream
@@ -269,6 +270,16 @@ def test_the_page_on_resuming_says_which_findings_refuse() -> None:
     }
 
     assert warnings == {kind for kind in preflight.KINDS if rows[kind][0] != "refused"}
+
+
+def test_every_event_that_notifiers_are_told_is_described() -> None:
+    rows = _rows(DOCS / "resume.md")
+    assert {event for event in EVENTS if event not in rows} == set()
+
+
+def test_every_picture_is_shown() -> None:
+    pages = "".join(page.read_text() for page in PAGES)
+    assert [picture.name for picture in (DOCS / "img").iterdir() if f"img/{picture.name}" not in pages] == []
 
 
 def test_every_refusal_is_described() -> None:

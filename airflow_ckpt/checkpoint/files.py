@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,11 @@ class FsspecFiles:
             self._fs._call("RENAME", method="put", path=temporary, destination=path, renameoptions="OVERWRITE")
         else:
             self._fs.pipe_file(path, text.encode())
+
+    def remove(self, name: str) -> None:
+        """Delete the file, if it is there."""
+        with suppress(FileNotFoundError):
+            self._fs.rm_file(self._path(name))
 
     def names(self, folder: str) -> list[str]:
         """The plain names in a folder; none when there is no such folder."""

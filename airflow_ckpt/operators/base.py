@@ -17,10 +17,10 @@ from airflow_ckpt.hooks.stream import StreamHook
 from airflow_ckpt.links.spark_ui import SparkUiLink
 from airflow_ckpt.metrics import report
 from airflow_ckpt.notifications.tell import GIVEN_UP, Notify, tell
-from airflow_ckpt.runners.base import UNKNOWN, Handle
+from airflow_ckpt.runners.base import Handle
 from airflow_ckpt.streams.control import GivenUp, StreamControl
 from airflow_ckpt.streams.duration import Duration, to_timedelta
-from airflow_ckpt.streams.goal import FAILED, REACHED, WAITING, Goal, waiting_line
+from airflow_ckpt.streams.goal import REACHED, WAITING, Goal, waiting_line
 from airflow_ckpt.streams.preflight import PreflightRefused
 from airflow_ckpt.streams.status import StreamStatus
 from airflow_ckpt.streams.stream import Stream, is_template
@@ -62,10 +62,12 @@ class Pause:
 
 @dataclass(frozen=True)
 class Job:
-    """Wait until a job beside the stream has ended, then call the method named."""
+    """Wait until a job beside the stream has ended or its result is there, then call the method named."""
 
     handle: Mapping[str, Any]
     then: str
+    #: A file below the checkpoint: where nobody can see the job, its result is the sign that it is over.
+    result: str
 
 
 Step = Done | Wait | Pause | Job
@@ -198,7 +200,7 @@ class StreamOperator(BaseOperator):
         return _judged(step, status, datetime.now(UTC))
 
     def _defer(self, step: Wait | Pause | Job, by: str) -> NoReturn:
-        goal = step.goal if isinstance(step, Wait) else Goal()
+        goal = step.goal if isinstance(step, Wait) else self.goal()
         if isinstance(step, Pause):
             goal = Goal(until=_moment(step.seconds))
         self.defer(
@@ -211,6 +213,7 @@ class StreamOperator(BaseOperator):
                 by=by,
                 pause=isinstance(step, Pause),
                 handle=step.handle if isinstance(step, Job) else None,
+                result=step.result if isinstance(step, Job) else None,
             ),
             method_name="on_event",
         )
@@ -232,13 +235,13 @@ class StreamOperator(BaseOperator):
             time.sleep(self._poll_seconds)
 
     def _job_here(self, step: Job, control: StreamControl) -> Event:
-        handle = Handle.from_dict(step.handle)
-        while (state := control.runner.look(handle)).live or state.state == UNKNOWN:
-            self.log.info("the job is %s: %s", state.state, state.detail)
+        handle, goal = Handle.from_dict(step.handle), self.goal()
+        while (ended := control.look_at_job(handle, step.result, goal)).outcome == WAITING:
+            self.log.info("%s", ended.reason)
             time.sleep(self._poll_seconds)
         return {
-            "outcome": REACHED if state.exit_code == 0 else FAILED,
-            "reason": f"the job is {state.state}: {state.detail}",
+            "outcome": ended.outcome,
+            "reason": ended.reason,
             "status": None,
             "goal": {},
             "then": step.then,

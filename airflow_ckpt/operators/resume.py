@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.operators.base import Done, Event, Pause, Step, StreamOperator, Wait
 from airflow_ckpt.streams.control import StreamControl
 from airflow_ckpt.streams.goal import FAILED, REACHED
@@ -15,7 +16,16 @@ class SparkStreamResumeOperator(StreamOperator):
     A healthy stream, or one that was stopped on purpose, is left as it is. A broken one is restarted after the strategy's
     pause, and the task waits for the first new commit (or until no input waits). When the strategy's budget is used up, or
     no restart can help, the task fails for good.
+
+    :param restarts: fail when the stream broke again after so many restarts by this task, and leave the rest of the budget to
+        the next one; None (default): as often as the strategy allows
     """
+
+    def __init__(self, *, restarts: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if restarts is not None and restarts < 1:
+            raise CkptError(f"restarts={restarts!r} must be at least 1.")
+        self.restarts = restarts
 
     def begin(self, context: Any, control: StreamControl) -> Step:
         status = control.status()
@@ -44,6 +54,8 @@ class SparkStreamResumeOperator(StreamOperator):
         if event["outcome"] == FAILED:
             # It broke again before its first commit: the strategy decides whether there is another try.
             self.log.warning("%s", event["reason"])
+            if self.restarts is not None and control.restarts_by_me() >= self.restarts:
+                raise self.fail(control, event)
             return self.begin(context, control)
         if event["outcome"] != REACHED:
             raise self.fail(control, event)

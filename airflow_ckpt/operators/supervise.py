@@ -20,8 +20,8 @@ class SparkStreamSuperviseOperator(StreamOperator):
 
     Neither a worker nor a triggerer nor a scheduler that restarts disturbs the stream: it is attached to again.
 
-    :param until: `"drained"` (all input committed), `"finished"` (the stream ends by itself), a timedelta, a batch number,
-        offsets `{topic: {partition: offset}}`, or None: for ever
+    :param until: `"drained"` (all input that was there when the task began is committed), `"finished"` (the stream ends by
+        itself), a timedelta, a batch number, offsets `{topic: {partition: offset}}`, or None: for ever
     :param when_done: `leave` the stream running then (default), or `stop` it
     """
 
@@ -39,10 +39,10 @@ class SparkStreamSuperviseOperator(StreamOperator):
             raise CkptError(f'until={until!r} is neither "drained", "finished", a timedelta, a batch nor offsets.')
         self.until, self.when_done = until, when_done
 
-    def _target(self) -> Goal:
+    def _target(self, control: StreamControl) -> Goal:
         until = self.until
         if until == "drained":
-            return self.goal(drained=True)
+            return self.goal(drained=True, ends=control.source_ends())
         if until == "finished":
             return self.goal(ended=True)
         if isinstance(until, timedelta):
@@ -54,7 +54,7 @@ class SparkStreamSuperviseOperator(StreamOperator):
         return self.goal(ended=True)
 
     def begin(self, context: Any, control: StreamControl) -> Step:
-        target = self._target()
+        target = self._target(control)
         status = control.submit(submission=self.submission(context), allow=self.allow)
         self._show(context, status)
         return Wait(target, "look_again")
@@ -84,7 +84,7 @@ class SparkStreamSuperviseOperator(StreamOperator):
             status = control.resume(status, allow=self.allow)
             self._tell(context, "resumed", status.line(), status)
         self._show(context, status)
-        return Wait(self._recall(context), "look_again")
+        return Wait(self._recall(context, control), "look_again")
 
     def _remember(self, context: Any, goal: Mapping[str, Any]) -> None:
         """A moment that was promised at the start outlives the pauses in between."""
@@ -92,10 +92,10 @@ class SparkStreamSuperviseOperator(StreamOperator):
         if (store := context.get("task_state_store")) is not None:
             store.set("ckpt_goal", dict(goal))
 
-    def _recall(self, context: Any) -> Goal:
+    def _recall(self, context: Any, control: StreamControl) -> Goal:
         store = context.get("task_state_store")
         goal = (store.get("ckpt_goal") if store is not None else None) or getattr(self, "_goal", None)
-        return Goal.from_dict(goal) if goal else self._target()
+        return Goal.from_dict(goal) if goal else self._target(control)
 
     def _finish(self, control: StreamControl, event: Event) -> Step:
         if self.when_done == "stop" and (event["status"] or {}).get("state") not in ("STOPPED", "FINISHED"):

@@ -10,7 +10,6 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
-from airflow_ckpt.assets import has_asset, stream_asset
 from airflow_ckpt.checkpoint.runs import current_run
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.metrics import count
@@ -21,6 +20,7 @@ from airflow_ckpt.runners.base import Handle
 from airflow_ckpt.streams.control import Order, StreamControl
 from airflow_ckpt.streams.goal import REACHED
 from airflow_ckpt.streams.stream import is_template
+from airflow_ckpt.verify import mark
 from airflow_ckpt.verify.verdict import CLEAN, DEPTHS, RECOMPUTE, SINK, VIOLATED
 from ckpt_stream.run_record import FOLDER
 
@@ -30,7 +30,6 @@ SPARK_ABOVE = 50_000_000
 ON_VIOLATION = ("fail", "warn", "skip")
 SINCE = ("last", "start")
 VERDICTS = f"{FOLDER}/verdicts"
-VERIFIED_KEY = "verified_until"
 KEEP_VERDICTS = 100
 #: An XCom is for a page of the UI, not for the whole history; the report beside the run record has everything.
 BATCHES_IN_XCOM = 20
@@ -91,10 +90,6 @@ class ExactlyOnceVerifyOperator(StreamOperator):
             self.since = int(self.since)
         if isinstance(self.since, str) and self.since not in SINCE and not is_template(self.since):
             raise CkptError(f"since={self.since!r} is neither {' nor '.join(SINCE)} nor a batch number.")
-        if self.since == "last" and not (has_asset(self.stream) and stream_asset(self.stream) in self.outlets):
-            raise CkptError(
-                'since="last" keeps its place in the stream\'s asset, so name and sink must not be templates.'
-            )
 
     def begin(self, context: Any, control: StreamControl) -> Step:
         from airflow_ckpt.verify.conclusion import conclude
@@ -104,11 +99,12 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         for name in ("depth", "since"):
             if is_template(value := getattr(self, name)):
                 raise CkptError(f"{name}={value!r} was not rendered.")
-        after = self._after(context)
+        if self.depth == RECOMPUTE:
+            self.log.info("verifying all of %s at depth %s", self.stream.name, self.depth)
+            return self._recompute(control)
+        after = self._after(control)
         where = "the start" if after is None else f"batch {after}"
         self.log.info("verifying %s from %s at depth %s", self.stream.name, where, self.depth)
-        if self.depth == RECOMPUTE:
-            return self._recompute(control)
         subject = self._subject(control)
         made = plan(subject, depth=self.depth, batches=Range(after, self.until), count_aborted=self.count_aborted)
         if self.engine == "spark" or (self.engine == "auto" and made.offsets > self.spark_above):
@@ -136,7 +132,7 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         document = json.loads(self.stream.document(control.sources.kafka or {}, token))
         document["recompute"] = {"result": self._result(token)}
         handle = control.start_job(Order(token, document=document))
-        return Job(handle.as_dict(), "recomputed")
+        return Job(handle.as_dict(), "recomputed", f"{VERDICTS}/{token}.result")
 
     def recomputed(self, context: Any, control: StreamControl, event: Event) -> Step:
         from airflow_ckpt.verify.recompute import verdict_of
@@ -154,7 +150,7 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         document = made.job(control.sources.kafka or {}, self._result(token))
         self.log.info("%s offsets are read by a Spark job", f"{made.offsets:,}")
         handle = control.start_job(Order(token, document=document, application=str(sink_job.__file__)))
-        return Job(handle.as_dict(), "scanned")
+        return Job(handle.as_dict(), "scanned", f"{VERDICTS}/{token}.result")
 
     def scanned(self, context: Any, control: StreamControl, event: Event) -> Step:
         from airflow_ckpt.verify.conclusion import conclude
@@ -177,16 +173,12 @@ class ExactlyOnceVerifyOperator(StreamOperator):
             raise CkptError(f"The verification's Spark job gave no result: {event['reason']}")
         return handle.token, text
 
-    def _after(self, context: Any) -> int | None:
+    def _after(self, control: StreamControl) -> int | None:
         if isinstance(self.since, int):
             return self.since - 1 if self.since > 0 else None
         if self.since == "start":
             return None
-        known = self._asset_store(context).get(VERIFIED_KEY)
-        return int(known["batch"]) if known else None
-
-    def _asset_store(self, context: Any) -> Any:
-        return context["asset_state_store"][stream_asset(self.stream)]
+        return mark.verified_until(control.sources.files, self.depth)
 
     def _progress(self) -> Any:
         """A line in the log at every tenth of the way."""
@@ -213,7 +205,8 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         summary = {k: v for k, v in document.items() if k != "batches"}
         summary["findings"] = document["findings"][:BATCHES_IN_XCOM]
         self._note_on_asset(context, verdict=verdict, verified_until=document.get("verified_until"), report=report)
-        self._remember(context, document)
+        mark.note(control.sources.files, document)
+        self._prune(control)
         value = {**summary, "batches": document["batches"][-BATCHES_IN_XCOM:], "report": report}
         context["ti"].xcom_push(key="verdict", value=value)
         if verdict == CLEAN:
@@ -227,12 +220,17 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         run = current_run(control.sources.files)
         return run.batches if run else []
 
-    def _remember(self, context: Any, document: dict[str, Any]) -> None:
-        """Where the next incremental verification begins."""
-        if document["verdict"] == CLEAN and document.get("verified_until") and has_asset(self.stream):
-            store = context.get("asset_state_store")
-            if store is not None:
-                self._asset_store(context).set(VERIFIED_KEY, document["verified_until"])
+    def _prune(self, control: StreamControl) -> None:
+        """Keep the newest verdicts: a watchdog leaves one every few minutes."""
+        files = control.sources.files
+        times: dict[str, list[str]] = {}
+        for name in files.names(VERDICTS):
+            times.setdefault(name.rpartition(".")[0], []).append(name)
+        # A verdict is named by its time; plan and result of a job, by a token, are of no use when there is a verdict.
+        verdicts = sorted(stem for stem in times if "T" in stem)
+        for stem in verdicts[:-KEEP_VERDICTS]:
+            for name in times[stem]:
+                files.remove(f"{VERDICTS}/{name}")
 
     def _object(self, context: Any, verdict: str, document: dict[str, Any]) -> None:
         """The verdict is not clean: do what the user chose."""

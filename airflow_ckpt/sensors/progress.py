@@ -21,7 +21,7 @@ class CheckpointProgressSensor(StreamOperator):
     :param batch: this batch, by number, committed
     :param offsets: these offsets committed: `{topic: {partition: offset}}`
     :param max_lag: at most so many records wait
-    :param drained: all input committed
+    :param drained: all input that was there when the task began is committed
     """
 
     ui_color = "#e6f1f2"
@@ -53,6 +53,7 @@ class CheckpointProgressSensor(StreamOperator):
             offsets={t: {str(p): o for p, o in ps.items()} for t, ps in (self.offsets or {}).items()},
             max_lag=self.max_lag,
             drained=self.drained,
+            ends=control.source_ends() if self.drained else {},
         )
         return Wait(goal, "has_moved")
 

@@ -11,17 +11,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.kafka.clients import shared_admin
+from airflow_ckpt.kafka.lag import source_ends
 from airflow_ckpt.runners.base import UNKNOWN, Handle, Launch, Runner, RunnerError, SubmitFailed
 from airflow_ckpt.streams import intent as intents
 from airflow_ckpt.streams import restarts
 from airflow_ckpt.streams.duration import in_words
 from airflow_ckpt.streams.facts import gather
+from airflow_ckpt.streams.goal import FAILED, REACHED, TIMEOUT, WAITING, Goal, Outcome
 from airflow_ckpt.streams.intent import SubmitIntent
 from airflow_ckpt.streams.observe import Sources, look, look_at_driver
 from airflow_ckpt.streams.preflight import DATA_LOST, DRIVER_ALIVE, LEDGER, PreflightFinding, check, refuse_unsafe
 from airflow_ckpt.streams.status import BROKEN, HEALTHY, NEW, STALLED, StreamStatus
 from ckpt_stream import run_record as records
 from ckpt_stream.run_record import RESTART, SUBMIT
+from ckpt_stream.security import client_settings
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +85,19 @@ class StreamControl:
         """
         moving = {DRIVER_ALIVE, LEDGER} if status.state in HEALTHY else {DRIVER_ALIVE}
         return [finding for finding in self.preflight(status) if finding.kind not in moving]
+
+    def source_ends(self) -> dict[str, dict[str, int]]:
+        """Where the input ends now: {topic: {partition: offset}}; nothing when Kafka is not to be asked."""
+        if self.sources.kafka is None:
+            return {}
+        config, admin = self.stream.config, shared_admin(client_settings(self.sources.kafka))
+        ends = source_ends(admin, config.source, config.source_pattern)
+        return {topic: {str(p): end for p, end in found.stable.items()} for topic, found in ends.items() if found}
+
+    def restarts_by_me(self) -> int:
+        """How often whoever asks has restarted the stream: a task of one DAG run, whichever of its tries."""
+        history = restarts.read_history(self.sources.files)
+        return sum(entry.get("kind") == RESTART and entry.get("by") == self.by for entry in history)
 
     def submit(self, *, submission: str | None = None, allow: Sequence[str] = ()) -> StreamStatus:
         """Start the stream, with a new restart budget; a stream that lives is left alone.
@@ -179,6 +196,18 @@ class StreamControl:
         handle = self.runner.start(launch, order.token)
         log.info("job %s started; its log: %s", handle.id, handle.details.get("log") or self.runner.log_tail(handle, 1))
         return handle
+
+    def look_at_job(self, handle: Handle, result: str, goal: Goal) -> Outcome:
+        """Whether a job beside the stream is over. One that cannot be seen from here is, when its result is there."""
+        state = self.runner.look(handle)
+        line = f"the job is {state.state}: {state.detail}"
+        if state.live or state.state == UNKNOWN:
+            if state.state == UNKNOWN and result and self.sources.files.exists(result):
+                return Outcome(REACHED, f"{line}; its result is there")
+            if goal.deadline is not None and datetime.now(UTC) >= datetime.fromisoformat(goal.deadline):
+                return Outcome(TIMEOUT, f"{line}, and was not over in time")
+            return Outcome(WAITING, line)
+        return Outcome(REACHED if state.exit_code == 0 else FAILED, line)
 
     def request_stop(self, reason: str = "") -> StreamStatus:
         """Ask the running driver to end after its batch. Asking one that does not run changes nothing."""

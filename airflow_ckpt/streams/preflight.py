@@ -25,6 +25,7 @@ KINDS = (
 )  # fmt: skip
 #: Less time than this until retention passes the checkpoint is worth a warning.
 SOON_SECONDS = 24 * 3600.0
+SOON_PART = 0.25
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,8 @@ def _soon(topic: str, partition: int, facts: Facts) -> Iterator[PreflightFinding
     if retention is None or retention < 0 or since is None:
         return
     left = since + retention / 1000 - facts.now
-    if left < SOON_SECONDS:
+    # Where records are kept for a few hours only, a record that has just come is in no danger.
+    if left < min(SOON_SECONDS, retention / 1000 * SOON_PART):
         when = f"in {in_words(left)}" if left > 0 else "at any moment"
         yield PreflightFinding(
             DATA_SOON_LOST,

@@ -14,9 +14,9 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_ckpt.hooks.stream import StreamHook
 from airflow_ckpt.metrics import report
-from airflow_ckpt.runners.base import UNKNOWN, Handle
+from airflow_ckpt.runners.base import Handle
 from airflow_ckpt.streams.control import StreamControl
-from airflow_ckpt.streams.goal import FAILED, REACHED, WAITING, Goal, waiting_line
+from airflow_ckpt.streams.goal import REACHED, WAITING, Goal, Outcome, waiting_line
 from airflow_ckpt.streams.status import StreamStatus
 from airflow_ckpt.streams.stream import Stream
 
@@ -55,11 +55,12 @@ class CheckpointProgressTrigger(BaseTrigger):
         by: str = "airflow",
         pause: bool = False,
         handle: Mapping[str, Any] | None = None,
+        result: str | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.stream, self.goal, self.then = dict(stream), dict(goal), then
         self.poll_interval, self.on_kill_action, self.by, self.pause = poll_interval, on_kill_action, by, pause
-        self.handle = dict(handle) if handle else None
+        self.handle, self.result = dict(handle) if handle else None, result
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return (
@@ -73,6 +74,7 @@ class CheckpointProgressTrigger(BaseTrigger):
                 "by": self.by,
                 "pause": self.pause,
                 "handle": self.handle,
+                "result": self.result,
             },
         )
 
@@ -84,13 +86,10 @@ class CheckpointProgressTrigger(BaseTrigger):
             return
         # A triggerer that starts takes up all its triggers at once: spread their looks.
         await asyncio.sleep(SETTLE_SECONDS + random.uniform(0, min(self.poll_interval, 1.0)))  # noqa: S311
-        if self.handle is not None:
-            yield await self._until_job_ends(Handle.from_dict(self.handle))
-            return
         failures = 0
         while True:
             try:
-                status = await self._look()
+                outcome, status = await self._look(goal)
             except Exception as e:
                 failures += 1
                 self.log.warning("look %s failed: %s: %s", failures, type(e).__name__, e)
@@ -99,30 +98,27 @@ class CheckpointProgressTrigger(BaseTrigger):
                     return
             else:
                 failures = 0
-                now = datetime.now(UTC)
-                outcome = goal.judge(status, now)
                 if outcome.outcome != WAITING:
                     yield self._event(outcome.outcome, outcome.reason, status)
                     return
-                self.log.info("%s", waiting_line(outcome, goal, now))
-                report(status)
+                self.log.info(
+                    "%s", outcome.reason if status is None else waiting_line(outcome, goal, datetime.now(UTC))
+                )
+                if status is not None:
+                    report(status)
             await asyncio.sleep(self._next(goal))
 
     _control: StreamControl | None = None
 
-    async def _look(self) -> StreamStatus:
+    async def _look(self, goal: Goal) -> tuple[Outcome, StreamStatus | None]:
+        """One look at the stream, or at the job that was started beside it."""
         if self._control is None:
             self._control = await StreamHook(Stream.from_dict(self.stream), self.by).aget_conn()
-        return await off_the_loop(self._control.status)
-
-    async def _until_job_ends(self, handle: Handle) -> TriggerEvent:
-        """Watch a job that was started beside the stream."""
-        control = await StreamHook(Stream.from_dict(self.stream), self.by).aget_conn()
-        while (state := await off_the_loop(control.runner.look, handle)).live or state.state == UNKNOWN:
-            self.log.info("the job is %s: %s", state.state, state.detail)
-            await asyncio.sleep(self.poll_interval)
-        outcome = REACHED if state.exit_code == 0 else FAILED
-        return self._event(outcome, f"the job is {state.state}: {state.detail}", None)
+        if self.handle is not None:
+            handle = Handle.from_dict(self.handle)
+            return await off_the_loop(self._control.look_at_job, handle, self.result or "", goal), None
+        status = await off_the_loop(self._control.status)
+        return goal.judge(status, datetime.now(UTC)), status
 
     def _next(self, goal: Goal) -> float:
         moments = [datetime.fromisoformat(m) for m in (goal.until, goal.deadline) if m]

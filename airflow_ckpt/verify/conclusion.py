@@ -34,8 +34,9 @@ def conclude(plan: Plan, scans: Iterable[Scan] = ()) -> Verdict:
             verdict.dead_letters = (verdict.dead_letters or 0) + scan.records
             verdict.findings.extend(compare_dead_letters(target.batches, scan, target.topic))
             verdict.seconds = round(verdict.seconds + scan.seconds, 3)
-    if plan.until is not None and not verdict.findings:
-        verdict.verified_until = dict(plan.until)
+    if plan.until is not None:
+        verdict.reached = dict(plan.until)
+        verdict.verified_until = None if verdict.findings else dict(plan.until)
     return verdict
 
 

@@ -9,6 +9,8 @@ CLEAN, VIOLATED, UNKNOWN = "clean", "violated", "unknown"
 EXIT_CODES = {CLEAN: 0, VIOLATED: 1, UNKNOWN: 2}
 
 LEDGER, SINK, RECOMPUTE = "ledger", "sink", "recompute"
+#: The finding that the ledger no longer reaches back to the start of the range.
+HISTORY = "ledger_history"
 #: A sink that was not written by us: its records are told apart by an id that they carry.
 FOREIGN = "foreign"
 DEPTHS = (LEDGER, SINK, RECOMPUTE)
@@ -76,6 +78,8 @@ class Verdict:
     records_per_second: float | None = None
     audited: bool = False
     time: str = ""
+    #: The last batch that was looked at, whatever was found.
+    reached: dict[str, Any] | None = None
     #: Where the next incremental verification begins.
     verified_until: dict[str, Any] | None = None
 

@@ -26,7 +26,7 @@ from airflow_ckpt.verify.readers import scan_sums
 from airflow_ckpt.verify.sink_check import check_retention, sums
 from airflow_ckpt.verify.sink_scan import Progress, scan
 from airflow_ckpt.verify.transactions import check_open
-from airflow_ckpt.verify.verdict import LEDGER, SINK, Finding, Verdict
+from airflow_ckpt.verify.verdict import HISTORY, LEDGER, SINK, Finding, Verdict
 from ckpt_stream.decision import CheckpointEnd
 from ckpt_stream.files import ReadableFiles
 from ckpt_stream.ledger import LedgerRecord, Offsets, ledger_topic
@@ -277,7 +277,7 @@ def _check_history(batches: list[Batch], cut: Cut, wanted: Range) -> Iterator[Fi
     begin = 0 if wanted.after is None else wanted.after + 1
     if first > begin:
         yield Finding(
-            "ledger_history",
+            HISTORY,
             f"The ledger reaches back to batch {first}, the range begins at batch {begin}.",
             f"verify a range that begins at batch {first} or later, more often, or raise ledger_history",
             batch=first,

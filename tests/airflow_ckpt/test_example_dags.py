@@ -6,11 +6,13 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import ParamValidationError
+from jinja2.sandbox import SandboxedEnvironment
 
 from airflow_ckpt.hooks.stream import StreamHook
 from airflow_ckpt.streams.preflight import PreflightFinding
@@ -98,6 +100,41 @@ def test_the_table_of_the_words_is_the_described_one() -> None:
     assert module.table([*words, "a", "b"]) == expected
 
 
+@pytest.mark.usefixtures("alerts")
+def test_the_main_form_as_it_comes_is_the_declared_stream() -> None:
+    """Else the watchdog would resume a stream with other settings than it was started with."""
+    module = load("ip_count_exactly_once")
+    context = {"params": module.dag.params.dump()}
+    rendered = module.submit.render_template(module.stream, context, SandboxedEnvironment())
+    declared, sent = module.ip_count.as_dict(), rendered.as_dict()
+    assert sent.pop("env") == {"CKPT_CRASH": ""}
+    assert sent == declared
+
+
+@pytest.mark.usefixtures("alerts")
+def test_a_crash_point_between_lanes_is_refused_where_there_is_one_lane() -> None:
+    light = load("crash_drill").dag.get_task("light_the_fire").python_callable
+    with pytest.raises(ValueError, match="two or more"):
+        light("source", "sink", params={"point": "between_lanes", "lanes": 1, "records": 30})
+
+
+@pytest.mark.usefixtures("alerts")
+def test_the_watchdog_tells_of_every_task_that_fails() -> None:
+    module = load("stream_watchdog")
+    for task in module.dag.tasks:
+        assert [told.http_conn_id for told in task.on_failure_callback] == ["chat", "pager"]
+
+
+@pytest.mark.usefixtures("alerts")
+@pytest.mark.parametrize("name", ["ip_count", "word_count"])
+def test_one_stream_does_not_keep_the_watchdog_from_the_others(name: str) -> None:
+    dag = load("stream_watchdog").dag
+    resume = dag.get_task(f"{name}.resume")
+    assert (resume.restarts, resume.timeout) == (1, timedelta(minutes=10))
+    # And a stream that cannot be resumed is verified all the same; both count for the run's state.
+    assert resume.downstream_task_ids == dag.get_task(f"{name}.verify").downstream_task_ids == set()
+
+
 class Watched:
     """A stream as the watchdog sees it."""
 
@@ -124,6 +161,9 @@ SOON = PreflightFinding("data_soon_lost", "retention passes soon.", "It is lost.
         (Watched(a_status("FAILED"), SOON), {}, True, ["data_soon_lost"]),
         (Watched(a_status("RUNNING", lag_seconds=61.0), SOON), {}, True, ["data_soon_lost", "too far behind"]),
         (Watched(a_status("NEW"), SOON), {}, False, []),
+        # Somebody has stopped it: its lag is meant.
+        (Watched(a_status("STOPPED", lag_seconds=61.0)), {}, True, []),
+        (Watched(a_status("LOST", lag_seconds=61.0)), {}, True, ["too far behind"]),
         (Watched(a_status("RUNNING", lag_seconds=61.0), SOON), {"stream": "word_count"}, False, []),
         (Watched(a_status("RUNNING", lag_seconds=61.0)), {"stream": "ip_count"}, True, ["too far behind"]),
     ],

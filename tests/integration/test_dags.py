@@ -71,6 +71,11 @@ class Examples:
         for future in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
             future.result(30)
 
+    def topics(self) -> list[str]:
+        from confluent_kafka.admin import AdminClient
+
+        return list(AdminClient(self.kafka).list_topics(timeout=30).topics)
+
     def end_drivers(self) -> None:
         for folder in sorted((self.airflow.home / "checkpoints").glob("*")):
             intent = folder / "_ckpt" / "intent.json"
@@ -190,7 +195,10 @@ def test_drill_drain_and_word_count_end_as_they_should(examples: Examples, besid
 
     state, tasks = examples.ended("crash_drill", beside["crash_drill"])
     assert state == "success", examples.explain("crash_drill", beside["crash_drill"])
-    assert tasks["was_it_a_drill"] == "success"
+    assert tasks["was_it_a_drill"] == tasks["clean_up"] == "success"
+    drill = examples.api.task_log("crash_drill", beside["crash_drill"], "was_it_a_drill")
+    assert "after_last_lane: LOST" in drill, "the fault did not hit"
+    assert not [topic for topic in examples.topics() if topic.startswith("crash_drill_")]
 
     # What has arrived since is drained by the next run, which verifies only that.
     produce(examples.kafka, "copy_source", [(str(n % 5), str(n)) for n in range(300, 400)])

@@ -12,7 +12,7 @@ from airflow.sdk import Connection
 from airflow.sdk.bases.hook import BaseHook
 
 from airflow_ckpt.notifications.webhook import TIMEOUT_SECONDS, StreamWebhookNotifier
-from tests.airflow_ckpt.streams.samples import a_status
+from tests.airflow_ckpt.streams.samples import a_status, a_stream
 
 pytestmark = pytest.mark.unit
 
@@ -89,10 +89,27 @@ def test_only_the_events_that_were_asked_for_are_posted(posts: Posts, monkeypatc
     assert [posted["json"]["event"] for _, posted in posts] == ["given_up"]
 
 
-def test_a_callback_that_is_not_about_a_stream_posts_nothing(posts: Posts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_callback_that_is_not_about_a_failure_posts_nothing(posts: Posts, monkeypatch: pytest.MonkeyPatch) -> None:
     known(monkeypatch, host="https://chat.example")
-    tell(StreamWebhookNotifier("chat", text="x"), {"ti": None})
+    for ti in (None, *(SimpleNamespace(state=state) for state in ("success", "skipped", "running"))):
+        tell(StreamWebhookNotifier("chat"), {"ti": ti})
     assert posts == []
+
+
+def test_as_a_callback_it_tells_of_a_task_that_failed(posts: Posts, monkeypatch: pytest.MonkeyPatch) -> None:
+    known(monkeypatch, host="https://chat.example")
+    ti = SimpleNamespace(dag_id="watchdog", task_id="orders.status", run_id="run")
+    failed = {"ti": ti, "task": SimpleNamespace(stream=a_stream()), "exception": OSError("S3 is away")}
+    tell(StreamWebhookNotifier("chat"), dict(failed))
+    tell(StreamWebhookNotifier("chat"), {**failed, "task": SimpleNamespace()})
+    tell(StreamWebhookNotifier("chat", events=("failed",)), dict(failed))
+    # So it comes from the scheduler, when a worker died.
+    tell(StreamWebhookNotifier("chat"), {"ti": ti, "task": SimpleNamespace(stream=a_stream())})
+    assert [(posted["json"]["event"], posted["json"]["dag"], posted["json"]["text"]) for _, posted in posts] == [
+        ("task_failed", "watchdog", "stream orders task_failed: the task orders.status failed: S3 is away"),
+        ("task_failed", "watchdog", "stream ? task_failed: the task orders.status failed: S3 is away"),
+        ("task_failed", "watchdog", "stream orders task_failed: the task orders.status failed: see its log"),
+    ]
 
 
 def test_an_answer_that_refuses_is_an_error(posts: Posts, monkeypatch: pytest.MonkeyPatch) -> None:

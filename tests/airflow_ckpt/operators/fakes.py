@@ -27,6 +27,12 @@ class FakeControl:
     def status(self) -> StreamStatus:
         return self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
 
+    def source_ends(self) -> dict[str, dict[str, int]]:
+        return {"orders_in": {"0": 100}}
+
+    def restarts_by_me(self) -> int:
+        return sum(done[0] == "resume" for done in self.did)
+
     def submit(self, *, submission: str | None = None, allow: Sequence[str] = ()) -> StreamStatus:
         self.did.append(("submit", submission, tuple(allow)))
         if self.refusal:

@@ -6,6 +6,8 @@ import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,10 +16,12 @@ from airflow.sdk.bases.notifier import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow.serialization.serialized_objects import DagSerialization
 
+from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.hooks.connections import BadConnection
 from airflow_ckpt.hooks.stream import StreamHook
 from airflow_ckpt.notifications import tell as tell_module
+from airflow_ckpt.operators import verify as verify_module
 from airflow_ckpt.operators.base import HISTORY_KEY, SHORT_PAUSE, STATUS_KEY, StreamOperator
 from airflow_ckpt.operators.resume import SparkStreamResumeOperator
 from airflow_ckpt.operators.stop import SparkStreamStopOperator
@@ -114,6 +118,7 @@ def test_a_submit_waits_in_the_triggerer_until_the_driver_runs(play: Play) -> No
         "by": "dag.task run",
         "pause": False,
         "handle": None,
+        "result": None,
     }
     assert operator.on_event(context, event(trigger, a_status("RUNNING")))["state"] == "RUNNING"
 
@@ -279,6 +284,13 @@ def test_a_stream_that_breaks_again_before_its_first_commit_gets_what_the_strate
     assert told[-1] == "given_up"
 
 
+def test_a_resume_that_may_restart_once_leaves_the_rest_to_the_next_one(play: Play) -> None:
+    control = play("FAILED", plans=[NOW])
+    with pytest.raises(AirflowFailException, match="orders is FAILED"):
+        make(SparkStreamResumeOperator, restarts=1).execute(a_context())
+    assert [done[0] for done in control.did] == ["resume"]
+
+
 def test_a_resume_that_is_not_through_in_time_fails(play: Play) -> None:
     play("FAILED", "FAILED", "STARTING", plans=[NOW])
     operator, context = make(SparkStreamResumeOperator, deferrable=True), a_context()
@@ -293,7 +305,7 @@ def test_a_resume_that_is_not_through_in_time_fails(play: Play) -> None:
 @pytest.mark.parametrize(
     ("until", "goal"),
     [
-        ("drained", {"drained": True}),
+        ("drained", {"drained": True, "ends": {"orders_in": {"0": 100}}}),
         ("finished", {"ended": True}),
         (None, {"ended": True}),
         (12, {"batch": 12}),
@@ -434,7 +446,7 @@ def test_a_kill_that_did_not_end_the_driver_is_not_success(play: Play) -> None:
         ({"batches": "3"}, {"batches": 3}),
         ({"batch": 0}, {"batch": 0}),
         ({"max_lag": 0}, {"max_lag": 0}),
-        ({"drained": True}, {"drained": True}),
+        ({"drained": True}, {"drained": True, "ends": {"orders_in": {"0": 100}}}),
         ({"offsets": {"orders_in": {0: 5}}}, {"offsets": {"orders_in": {"0": 5}}}),
         ({"batches": 1, "max_lag": 5}, {"batches": 1, "max_lag": 5}),
     ],
@@ -474,7 +486,7 @@ def test_a_sensor_that_waits_for_nothing_is_refused_when_the_dag_is_parsed() -> 
         (SparkStreamStopOperator, {"kill_after": "soon"}, "kill_after"),
         (ExactlyOnceVerifyOperator, {"depth": "deep"}, "ledger, sink, recompute"),
         (ExactlyOnceVerifyOperator, {"since": "yesterday"}, "neither last nor start nor a batch number"),
-        (ExactlyOnceVerifyOperator, {"since": "last", "stream": a_stream(name="{{ params.name }}")}, "stream's asset"),
+        (SparkStreamResumeOperator, {"restarts": 0}, "at least 1"),
     ],
 )
 def test_bad_arguments_are_refused_when_the_dag_is_parsed(kind: Any, values: dict[str, Any], words: str) -> None:
@@ -505,16 +517,19 @@ def test_where_a_verification_begins_can_come_from_a_form(play: Play) -> None:
     for text, after in (("7", 6), ("0", None), ("start", None)):
         operator.since = text
         operator._check()
-        assert operator._after(a_context()) == after
+        assert operator._after(None) == after
 
 
-def test_the_last_place_of_a_stream_without_asset_is_not_looked_for(play: Play) -> None:
-    """Its name comes from a form: when the task runs it is known, but the place was never declared."""
-    play("RUNNING")
-    operator = make(ExactlyOnceVerifyOperator, since="{{ params.wish }}", stream=a_stream(name="{{ params.name }}"))
-    operator.since, operator.stream = "last", a_stream()
-    with pytest.raises(CkptError, match="stream's asset"):
-        operator.execute(a_context())
+def test_only_the_newest_verdicts_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify_module, "KEEP_VERDICTS", 2)
+    files = FsspecFiles(str(tmp_path))
+    for name in ("20260101T1", "20260101T2", "20260101T3"):
+        for kind in ("json", "html"):
+            files.write(f"_ckpt/verdicts/{name}.{kind}", "x")
+    files.write("_ckpt/verdicts/0a1b2c.result", "of a job that runs")
+    make(ExactlyOnceVerifyOperator)._prune(SimpleNamespace(sources=SimpleNamespace(files=files)))
+    kept = ["0a1b2c.result"] + [f"20260101T{n}.{kind}" for n in (2, 3) for kind in ("html", "json")]
+    assert files.names("_ckpt/verdicts") == kept
 
 
 @pytest.mark.parametrize(("verdict", "said"), [("violated", "violated"), ("unknown", "unverified")])

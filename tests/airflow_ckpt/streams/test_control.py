@@ -12,9 +12,10 @@ import pytest
 
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.kafka.offsets import Ends
-from airflow_ckpt.runners.base import ENDED, UNKNOWN, VANISHED, DriverState, RunnerError, SubmitFailed
+from airflow_ckpt.runners.base import ENDED, RUNNING, UNKNOWN, VANISHED, DriverState, RunnerError, SubmitFailed
 from airflow_ckpt.streams import control as control_module
-from airflow_ckpt.streams.control import GivenUp
+from airflow_ckpt.streams.control import GivenUp, Order
+from airflow_ckpt.streams.goal import Goal
 from airflow_ckpt.streams.intent import SubmitIntent, read_intent, write_intent
 from airflow_ckpt.streams.preflight import Facts, PreflightFinding, PreflightRefused
 from airflow_ckpt.streams.restart import FixedDelay, NoRestart
@@ -73,6 +74,51 @@ def test_the_risks_of_a_stream_that_runs_are_those_of_a_restart_and_not_that_it_
     assert {finding.kind for finding in control.risks(status)} == {"topic_missing"}
     world.fails(ago=20)
     assert {finding.kind for finding in control.risks(control.status())} == {"topic_missing", "ledger"}
+
+
+# --- a job beside the stream -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "result", "outcome"),
+    [
+        (DriverState(RUNNING, "pid 1"), False, "waiting"),
+        (DriverState(RUNNING, "pid 1"), True, "waiting"),
+        (DriverState(UNKNOWN, "another host"), False, "waiting"),
+        # From the triggerer's container nobody sees the process; its result is there for all to see.
+        (DriverState(UNKNOWN, "another host"), True, "reached"),
+        (DriverState(ENDED, "exit code", 0), False, "reached"),
+        (DriverState(ENDED, "exit code", 1), True, "failed"),
+        (DriverState(VANISHED, "gone"), False, "failed"),
+    ],
+)
+def test_a_job_is_over_when_it_has_ended_or_nobody_sees_it_and_its_result_is_there(
+    world: Deployment, state: DriverState, result: bool, outcome: str
+) -> None:
+    control = world.control()
+    handle = control.start_job(Order("token"))
+    world.runner.drivers["token"] = state
+    if result:
+        world.files.write("_ckpt/verdicts/token.result", "{}")
+    assert control.look_at_job(handle, "_ckpt/verdicts/token.result", Goal()).outcome == outcome
+
+
+def test_a_job_that_nobody_sees_is_not_waited_for_for_ever(world: Deployment) -> None:
+    control = world.control()
+    handle = control.start_job(Order("token"))
+    world.runner.drivers["token"] = DriverState(UNKNOWN, "another host")
+    past = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
+    ended = control.look_at_job(handle, "_ckpt/verdicts/token.result", Goal(deadline=past))
+    assert (ended.outcome, ended.reason) == ("timeout", "the job is UNKNOWN: another host, and was not over in time")
+
+
+def test_whoever_restarts_is_counted_by_name(world: Deployment) -> None:
+    world.control("dag.a run-1").submit()
+    for by in ("dag.a run-1", "dag.a run-1", "dag.b run-1"):
+        world.fails(ago=20)
+        control = world.control(by)
+        control.resume(control.status())
+    assert [world.control(by).restarts_by_me() for by in ("dag.a run-1", "dag.b run-1", "dag.c run-1")] == [2, 1, 0]
 
 
 # --- submit ------------------------------------------------------------------------------------------------------------

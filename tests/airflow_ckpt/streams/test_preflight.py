@@ -112,6 +112,13 @@ def test_retention_that_is_far_away_or_none_is_not_worth_a_word(retention: int |
     assert found(retention_ms={"orders_in": retention}, unread_since=since) == []
 
 
+@pytest.mark.parametrize(("age", "kinds"), [(1, []), (8 * HOUR, []), (9.5 * HOUR, ["data_soon_lost"])])
+def test_where_records_are_kept_for_hours_one_that_has_just_come_is_in_no_danger(age: float, kinds: list[str]) -> None:
+    """Half a day: a stream that runs nearly always has a record that it has not read yet."""
+    seen = found(retention_ms={"orders_in": int(12 * HOUR * 1000)}, unread_since={("orders_in", 0): NOW - age})
+    assert [finding.kind for finding in seen] == kinds
+
+
 def test_partitions_that_are_gone_are_unsafe() -> None:
     finding = only(checkpoint=at_offsets(50, 60, 70), source={"orders_in": ends((0, 100))})
     assert (finding.kind, finding.unsafe) == ("partitions_gone", True)

@@ -17,7 +17,7 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow_ckpt.hooks.connections import BadConnection, UnknownConnection
 from airflow_ckpt.hooks.stream import StreamHook
 from airflow_ckpt.runners.base import Handle
-from airflow_ckpt.streams.goal import Goal
+from airflow_ckpt.streams.goal import Goal, Outcome
 from airflow_ckpt.streams.status import StreamStatus
 from airflow_ckpt.triggers import progress
 from airflow_ckpt.triggers.progress import CheckpointProgressTrigger
@@ -38,6 +38,14 @@ class Stream(FakeControl):
         self.connects: list[Exception | None] = []
         self.connected = 0
         self.threads: list[str] = []
+        self.jobs: list[Outcome | Exception] = []
+
+    def look_at_job(self, handle: Handle, result: str, goal: Goal) -> Outcome:
+        assert (handle.token, result) == ("token", "_ckpt/verdicts/token.result")
+        found = self.jobs.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def status(self) -> StreamStatus:
         self.threads.append(threading.current_thread().name)
@@ -171,14 +179,31 @@ def test_a_pause_that_a_restarted_triggerer_takes_up_is_not_begun_again(play: Pl
     assert slept == [progress.SETTLE_SECONDS]
 
 
-def test_a_job_that_is_over_at_once_fires_no_earlier_than_the_others(play: Play, slept: list[float]) -> None:
-    """Airflow's scheduler fails a task that comes back before the executor has reported that it left."""
+@pytest.fixture
+def job(play: Play) -> Stream:
+    """A job beside the stream that is over."""
     stream = play("RUNNING")
-    over = SimpleNamespace(live=False, state="ENDED", exit_code=0, detail="exit 0")
-    stream.runner = SimpleNamespace(look=lambda handle: over)  # type: ignore[attr-defined]
-    [event] = events(a_trigger(handle=Handle("process", "1", "token").as_dict()))
-    assert event["outcome"] == "reached"
+    stream.jobs = [Outcome("reached", "the job is ENDED: exit 0")]
+    return stream
+
+
+def a_job_trigger(goal: Goal | None = None) -> CheckpointProgressTrigger:
+    handle = Handle("process", "1", "token").as_dict()
+    return a_trigger(goal or Goal(), handle=handle, result="_ckpt/verdicts/token.result", poll_interval=5.0)
+
+
+def test_a_job_that_is_over_at_once_fires_no_earlier_than_the_others(job: Stream, slept: list[float]) -> None:
+    """Airflow's scheduler fails a task that comes back before the executor has reported that it left."""
+    [event] = events(a_job_trigger())
+    assert (event["outcome"], event["handle"]["token"], event["status"]) == ("reached", "token", None)
     assert [pause >= progress.SETTLE_SECONDS for pause in slept] == [True]
+
+
+def test_a_job_is_watched_until_it_is_over_and_a_look_that_fails_is_tolerated(job: Stream, slept: list[float]) -> None:
+    going = Outcome("waiting", "the job is RUNNING")
+    job.jobs = [going, OSError("YARN is away"), going, Outcome("failed", "exit 1")]
+    [event] = events(a_job_trigger())
+    assert (event["outcome"], event["reason"], slept[1:]) == ("failed", "exit 1", [5.0] * 3)
 
 
 # --- what fails --------------------------------------------------------------------------------------------------------

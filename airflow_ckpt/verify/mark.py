@@ -1,0 +1,63 @@
+"""How far a stream was verified, kept beside its checkpoint: where `since="last"` goes on."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_ckpt.checkpoint.files import FsspecFiles
+from airflow_ckpt.checkpoint.reader import read_checkpoint
+from airflow_ckpt.verify.verdict import CLEAN, HISTORY, LEDGER, SINK, VIOLATED
+from ckpt_stream.run_record import FOLDER
+
+FILE = f"{FOLDER}/verified.json"
+#: Whoever has read the sink has read the ledger too.
+COVERED_BY = {LEDGER: (LEDGER, SINK), SINK: (SINK,)}
+
+log = logging.getLogger(__name__)
+
+
+def verified_until(files: FsspecFiles, depth: str) -> int | None:
+    """The batch up to which the stream was verified at this depth; None: not yet, or it was another stream then."""
+    marks, query = _read(files), read_checkpoint(files).query_id
+    known = [marks[by] for by in COVERED_BY.get(depth, ()) if "batch" in marks.get(by, {})]
+    if others := [mark for mark in known if query is not None and mark["query_id"] != query]:
+        log.warning(
+            "verified until batch %s, but of query %s; now it is %s", others[0]["batch"], others[0]["query_id"], query
+        )
+    return max((int(mark["batch"]) for mark in known if mark not in others), default=None)
+
+
+def note(files: FsspecFiles, document: Mapping[str, Any]) -> None:
+    """Move the mark as the verdict allows.
+
+    What is clean moves it. What the ledger has forgotten can never be verified: that was reported, once, and the mark moves
+    on, unless a violation is the last that was heard. A violation stays where it is until somebody verifies from a batch of
+    their choice and finds that clean.
+    """
+    marks, depth, reached = _read(files), document["depth"], document.get("reached")
+    if depth not in COVERED_BY:
+        return
+    mark = marks.get(depth, {})
+    forgotten = {finding["kind"] for finding in document["findings"]} == {HISTORY}
+    if document["verdict"] == VIOLATED:
+        marks[depth] = {**mark, "verdict": VIOLATED}
+    elif reached and (document["verdict"] == CLEAN or (forgotten and mark.get("verdict") != VIOLATED)):
+        same = mark.get("query_id") == reached["query_id"] and mark.get("verdict") != VIOLATED
+        batch = max(int(mark["batch"]), reached["batch"]) if same else reached["batch"]
+        marks[depth] = {**reached, "batch": batch, "verdict": document["verdict"]}
+        if forgotten:
+            log.warning(
+                "what the ledger has forgotten stays unverified; the next verification goes on after %s", reached
+            )
+    else:
+        return
+    files.write(FILE, json.dumps(marks))
+
+
+def _read(files: FsspecFiles) -> dict[str, dict[str, Any]]:
+    text = files.read(FILE)
+    marks = json.loads(text) if text else {}
+    return marks if isinstance(marks, dict) else {}

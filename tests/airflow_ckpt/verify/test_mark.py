@@ -1,0 +1,107 @@
+"""How far a stream was verified: what moves the mark, what does not, and whose it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_ckpt.checkpoint.files import FsspecFiles
+from airflow_ckpt.verify.mark import FILE, note, verified_until
+from airflow_ckpt.verify.verdict import Finding, Verdict
+
+pytestmark = pytest.mark.unit
+
+FORGOTTEN = Finding("ledger_history", "The ledger reaches back to batch 40.", "verify from there", violation=False)
+COMPACTED = Finding("sink_compacted", "It was compacted.", "nothing", violation=False)
+DOUBLED = Finding("duplicate", "One is there twice.", "look")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FsspecFiles:
+    """A checkpoint of the query q1."""
+    files = FsspecFiles(str(tmp_path))
+    files.write("metadata", '{"id":"q1"}')
+    return files
+
+
+def verdict(batch: int | None, *findings: Finding, depth: str = "sink", query: str = "q1") -> dict[str, Any]:
+    found = Verdict("orders", depth, findings=list(findings))
+    found.reached = None if batch is None else {"batch": batch, "query_id": query}
+    document: dict[str, Any] = json.loads(json.dumps(found.as_dict()))
+    return document
+
+
+def test_what_was_never_verified_has_no_mark(files: FsspecFiles) -> None:
+    assert verified_until(files, "sink") is None
+
+
+def test_a_clean_verdict_moves_it_and_never_back(files: FsspecFiles) -> None:
+    for batch, until in ((7, 7), (9, 9), (3, 9)):
+        note(files, verdict(batch))
+        assert verified_until(files, "sink") == until
+
+
+def test_a_look_at_the_ledger_alone_is_no_look_at_the_sink(files: FsspecFiles) -> None:
+    note(files, verdict(5))
+    note(files, verdict(9, depth="ledger"))
+    assert (verified_until(files, "sink"), verified_until(files, "ledger")) == (5, 9)
+    note(files, verdict(12))
+    assert (verified_until(files, "sink"), verified_until(files, "ledger")) == (12, 12)
+
+
+def test_another_query_begins_anew(files: FsspecFiles, caplog: pytest.LogCaptureFixture) -> None:
+    """Else a stream that was started over would be clean, unread, until it has as many batches as the old one."""
+    note(files, verdict(500))
+    files.write("metadata", '{"id":"q2"}')
+    assert verified_until(files, "sink") is None
+    assert "now it is q2" in caplog.text
+    note(files, verdict(3, query="q2"))
+    assert verified_until(files, "sink") == 3
+
+
+@pytest.mark.parametrize("finding", [COMPACTED, DOUBLED])
+def test_what_is_not_clean_does_not_move_it(files: FsspecFiles, finding: Finding) -> None:
+    note(files, verdict(5))
+    note(files, verdict(9, finding))
+    note(files, verdict(9, finding, FORGOTTEN))
+    assert verified_until(files, "sink") == 5
+
+
+def test_what_the_ledger_has_forgotten_is_reported_once(files: FsspecFiles, caplog: pytest.LogCaptureFixture) -> None:
+    """Airflow was down for so long: nobody can ever verify what lies between, and red for ever helps nobody."""
+    note(files, verdict(5))
+    note(files, verdict(50, FORGOTTEN))
+    assert verified_until(files, "sink") == 50
+    assert "stays unverified" in caplog.text
+
+
+def test_a_violation_is_not_forgotten_with_the_ledger(files: FsspecFiles) -> None:
+    note(files, verdict(5))
+    note(files, verdict(9, DOUBLED))
+    note(files, verdict(50, FORGOTTEN))
+    assert verified_until(files, "sink") == 5
+    # Somebody has looked at it and verifies from a batch behind it.
+    note(files, verdict(60))
+    note(files, verdict(90, FORGOTTEN))
+    assert verified_until(files, "sink") == 90
+
+
+def test_a_violation_without_a_mark_is_remembered_too(files: FsspecFiles) -> None:
+    note(files, verdict(9, DOUBLED))
+    assert verified_until(files, "sink") is None
+    note(files, verdict(50, FORGOTTEN))
+    assert verified_until(files, "sink") is None
+
+
+def test_a_recomputation_leaves_the_mark_alone(files: FsspecFiles) -> None:
+    note(files, verdict(9, depth="recompute"))
+    assert not files.exists(FILE)
+
+
+def test_nothing_reached_moves_nothing(files: FsspecFiles) -> None:
+    note(files, verdict(5))
+    note(files, verdict(None))
+    assert verified_until(files, "sink") == 5
