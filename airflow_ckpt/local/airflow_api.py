@@ -100,11 +100,12 @@ class AirflowApi:
             for task in answer["task_instances"]
         }
 
-    def task_log(self, dag_id: str, run_id: str, task_id: str, *, try_number: int = 1) -> str:
-        """What one try of a task logged, one event per line."""
-        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
-        content = self("GET", path, params={"full_content": True})["content"]
-        return "\n".join(_log_line(event) for event in content)
+    def task_log(self, dag_id: str, run_id: str, task_id: str) -> str:
+        """What all tries of a task logged, one event per line."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+        tries = range(1, int(self("GET", path)["try_number"]) + 1)
+        logs = [self("GET", f"{path}/logs/{number}", params={"full_content": True})["content"] for number in tries]
+        return "\n".join(_log_line(event) for content in logs for event in content)
 
     def _send(self, method: str, path: str, **arguments: Any) -> requests.Response:
         if "Authorization" not in self._session.headers:

@@ -92,8 +92,8 @@ class Deployment:
         run = self.runs.setdefault(token, RunRecord(run_name(datetime.now(UTC), token), self.stream.name, token))
         for state in states:
             run.state = state
-            run.history.append({"state": state, "time": when.isoformat()})
-        run.heartbeat, run.failure = when.isoformat(), failure
+            run.history.append({"state": state, "time": when.isoformat(timespec="milliseconds")})
+        run.heartbeat, run.failure = when.isoformat(timespec="milliseconds"), failure
         self.files.write(run.path, run.to_json())
         if run.state in ("FAILED", "STOPPED", "FINISHED") and token in self.runner.drivers:
             self.runner.drivers[token] = DriverState(ENDED, "exit code", int(run.state == "FAILED"))
