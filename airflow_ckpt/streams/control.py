@@ -81,7 +81,7 @@ class StreamControl:
     def risks(self, status: StreamStatus) -> list[PreflightFinding]:
         """What would speak against a restart if the stream needed one.
 
-        Ledger and checkpoint of a stream that runs are left out: they move while one is read after the other.
+        Whether ledger and checkpoint agree is left out for a stream that runs: they move while one is read after the other.
         """
         moving = {DRIVER_ALIVE, LEDGER} if status.state in HEALTHY else {DRIVER_ALIVE}
         return [finding for finding in self.preflight(status) if finding.kind not in moving]

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.checkpoint.reader import read_checkpoint
-from airflow_ckpt.verify.verdict import CLEAN, HISTORY, LEDGER, SINK, VIOLATED
+from airflow_ckpt.verify.verdict import CLEAN, HISTORY, LEDGER, SINK, TRUNCATED, VIOLATED
 from ckpt_stream.run_record import FOLDER
 
 FILE = f"{FOLDER}/verified.json"
@@ -33,31 +33,35 @@ def verified_until(files: FsspecFiles, depth: str) -> int | None:
 def note(files: FsspecFiles, document: Mapping[str, Any]) -> None:
     """Move the mark as the verdict allows.
 
-    What is clean moves it. What the ledger has forgotten can never be verified: that was reported, once, and the mark moves
-    on, unless a violation is the last that was heard. A violation stays where it is until somebody verifies from a batch of
-    their choice and finds that clean.
+    What is clean moves it. What the ledger has forgotten or retention has deleted can never be verified: that was reported,
+    once, and the mark moves on, unless a violation is the last that was heard. A violation stays where it is until somebody
+    verifies from a batch of their choice and finds that clean.
     """
     marks, depth, reached = _read(files), document["depth"], document.get("reached")
     if depth not in COVERED_BY:
         return
     mark = marks.get(depth, {})
-    forgotten = {finding["kind"] for finding in document["findings"]} == {HISTORY}
+    kinds = {finding["kind"] for finding in document["findings"]}
+    gone = bool(kinds) and kinds <= {HISTORY, TRUNCATED}
     if document["verdict"] == VIOLATED:
         marks[depth] = {**mark, "verdict": VIOLATED}
-    elif reached and (document["verdict"] == CLEAN or (forgotten and mark.get("verdict") != VIOLATED)):
+    elif reached and (document["verdict"] == CLEAN or (gone and mark.get("verdict") != VIOLATED)):
         same = mark.get("query_id") == reached["query_id"] and mark.get("verdict") != VIOLATED
         batch = max(int(mark["batch"]), reached["batch"]) if same else reached["batch"]
         marks[depth] = {**reached, "batch": batch, "verdict": document["verdict"]}
-        if forgotten:
-            log.warning(
-                "what the ledger has forgotten stays unverified; the next verification goes on after %s", reached
-            )
+        if gone:
+            log.warning("this range can never be verified any more; the next verification goes on after %s", reached)
     else:
         return
     files.write(FILE, json.dumps(marks))
 
 
 def _read(files: FsspecFiles) -> dict[str, dict[str, Any]]:
-    text = files.read(FILE)
-    marks = json.loads(text) if text else {}
-    return marks if isinstance(marks, dict) else {}
+    try:
+        marks = json.loads(files.read(FILE) or "{}")
+        if not isinstance(marks, dict) or not all(isinstance(mark, dict) for mark in marks.values()):
+            raise ValueError("not a table of marks")
+    except ValueError as e:
+        log.warning("%s is not readable (%s): verifying from the start", FILE, e)
+        return {}
+    return marks

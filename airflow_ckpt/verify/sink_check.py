@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from airflow_ckpt.verify.ledger_check import Batch, source_span
-from airflow_ckpt.verify.verdict import BatchSums, Finding
+from airflow_ckpt.verify.verdict import TRUNCATED, BatchSums, Finding
 from ckpt_stream.checksum import MASK
 from ckpt_stream.sink_facts import Scan, Sums
 
@@ -79,7 +79,7 @@ def check_retention(
     if gone and batches:
         partition, (wanted, first) = next(iter(gone.items()))
         yield Finding(
-            "sink_truncated",
+            TRUNCATED,
             f"{topic}-{partition} begins at offset {first}, the range at {wanted}: retention has deleted records of it.",
             "verify more often than the sink's retention, or a later range",
             topic=topic, partition=partition, offset=wanted, violation=False,

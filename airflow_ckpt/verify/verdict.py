@@ -9,8 +9,9 @@ CLEAN, VIOLATED, UNKNOWN = "clean", "violated", "unknown"
 EXIT_CODES = {CLEAN: 0, VIOLATED: 1, UNKNOWN: 2}
 
 LEDGER, SINK, RECOMPUTE = "ledger", "sink", "recompute"
-#: The finding that the ledger no longer reaches back to the start of the range.
-HISTORY = "ledger_history"
+#: Findings that no later verification can do without: the ledger has forgotten the start of the range, or retention has
+#: deleted records of it from the sink.
+HISTORY, TRUNCATED = "ledger_history", "sink_truncated"
 #: A sink that was not written by us: its records are told apart by an id that they carry.
 FOREIGN = "foreign"
 DEPTHS = (LEDGER, SINK, RECOMPUTE)

@@ -15,6 +15,7 @@ from airflow_ckpt.verify.verdict import Finding, Verdict
 pytestmark = pytest.mark.unit
 
 FORGOTTEN = Finding("ledger_history", "The ledger reaches back to batch 40.", "verify from there", violation=False)
+DELETED = Finding("sink_truncated", "Retention has deleted records.", "more often", violation=False)
 COMPACTED = Finding("sink_compacted", "It was compacted.", "nothing", violation=False)
 DOUBLED = Finding("duplicate", "One is there twice.", "look")
 
@@ -70,12 +71,23 @@ def test_what_is_not_clean_does_not_move_it(files: FsspecFiles, finding: Finding
     assert verified_until(files, "sink") == 5
 
 
-def test_what_the_ledger_has_forgotten_is_reported_once(files: FsspecFiles, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("gone", [(FORGOTTEN,), (DELETED,), (FORGOTTEN, DELETED)])
+def test_what_is_gone_is_reported_once(
+    files: FsspecFiles, caplog: pytest.LogCaptureFixture, gone: tuple[Finding, ...]
+) -> None:
     """Airflow was down for so long: nobody can ever verify what lies between, and red for ever helps nobody."""
     note(files, verdict(5))
-    note(files, verdict(50, FORGOTTEN))
+    note(files, verdict(50, *gone))
     assert verified_until(files, "sink") == 50
-    assert "stays unverified" in caplog.text
+    assert "can never be verified" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"sink": 5}'])
+def test_a_mark_that_nobody_can_read_is_none(files: FsspecFiles, text: str) -> None:
+    files.write(FILE, text)
+    assert verified_until(files, "sink") is None
+    note(files, verdict(5))
+    assert verified_until(files, "sink") == 5
 
 
 def test_a_violation_is_not_forgotten_with_the_ledger(files: FsspecFiles) -> None:
