@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,16 @@ def partitions_of(admin: Any, topic: str) -> list[int] | None:
             return None
         raise KafkaUnreachable(f"Kafka does not show the topic {topic}: {metadata.error.str()}")
     return sorted(metadata.partitions)
+
+
+def records_in(admin: Any, topic: str) -> int:
+    """How many records a topic holds that was made a moment ago, without transactions; waits until it is there."""
+    deadline = time.monotonic() + ASK_SECONDS
+    while (ends := ends_of(admin, topic)) is None:
+        if time.monotonic() > deadline:
+            raise KafkaUnreachable(f"The topic {topic} was made, and Kafka does not show it.")
+        time.sleep(0.2)
+    return sum(ends.high.values())
 
 
 def ends_of(admin: Any, topic: str) -> Ends | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import requests
@@ -14,7 +15,8 @@ from airflow_ckpt.local.processes import wait_until
 FINAL_STATES = ("success", "failed")
 # An answer takes milliseconds; under load, with SQLite's single writer, seconds.
 REQUEST_TIMEOUT_S = 30.0
-QUESTIONS = 4
+#: Tries of what may be tried again.
+PATIENCE = 4
 
 
 class AirflowApi:
@@ -33,7 +35,7 @@ class AirflowApi:
         """Send a request below `/api/v2` and return its JSON answer. Anything but success raises."""
         response = self._send(method, path, json=json, params=params)
         if not response.ok:
-            raise StackError(f"Airflow answered {response.status_code} to {method} {path}: {_detail(response)}")
+            raise _refused(method, path, response)
         answer: dict[str, Any] = response.json() if response.content else {}
         return answer
 
@@ -77,8 +79,16 @@ class AirflowApi:
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
         """Start a run now, unpausing the DAG, and return its run id."""
         self("PATCH", f"/dags/{dag_id}", {"is_paused": False}, params={"update_mask": "is_paused"})
-        run = self("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": dict(conf or {})})
-        return str(run["dag_run_id"])
+        # Named by us, an order whose answer does not come is given again, and refused if it was carried out.
+        run_id, path = f"manual__{datetime.now(UTC).isoformat()}", f"/dags/{dag_id}/dagRuns"
+        order = {"dag_run_id": run_id, "logical_date": None, "conf": dict(conf or {})}
+        response = self._send("POST", path, json=order, patience=PATIENCE)
+        if not response.ok and not (response.status_code == requests.codes.conflict and self._knows(path, run_id)):
+            raise _refused("POST", path, response)
+        return run_id
+
+    def _knows(self, path: str, run_id: str) -> bool:
+        return self._send("GET", f"{path}/{run_id}").ok
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         return str(self("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
@@ -107,18 +117,18 @@ class AirflowApi:
         logs = [self("GET", f"{path}/logs/{number}", params={"full_content": True})["content"] for number in tries]
         return "\n".join(_log_line(event) for content in logs for event in content)
 
-    def _send(self, method: str, path: str, **arguments: Any) -> requests.Response:
+    def _send(self, method: str, path: str, *, patience: int | None = None, **arguments: Any) -> requests.Response:
+        # What changes nothing when it is done twice may be asked again; any other order may have been carried out.
+        patience = patience or (PATIENCE if method in ("GET", "PATCH") else 1)
         if "Authorization" not in self._session.headers:
             self.fetch_token()
-        response = self._request(method, path, **arguments)
+        response = self._request(method, path, patience, **arguments)
         if response.status_code == requests.codes.unauthorized:
             self.fetch_token()
-            response = self._request(method, path, **arguments)
+            response = self._request(method, path, patience, **arguments)
         return response
 
-    def _request(self, method: str, path: str, **arguments: Any) -> requests.Response:
-        # A question may be asked again; an order may have been carried out although its answer did not come.
-        patience = QUESTIONS if method == "GET" else 1
+    def _request(self, method: str, path: str, patience: int, **arguments: Any) -> requests.Response:
         again = Retrying(
             stop=stop_after_attempt(patience), retry=retry_if_exception_type(requests.ReadTimeout), reraise=True
         )
@@ -130,6 +140,10 @@ class AirflowApi:
                 f"no answer from Airflow to {method} {path} at {self.url}: {type(error).__name__}. "
                 "Is it up? `airflow-ckpt local status` tells"
             ) from error
+
+
+def _refused(method: str, path: str, response: requests.Response) -> StackError:
+    return StackError(f"Airflow answered {response.status_code} to {method} {path}: {_detail(response)}")
 
 
 def _log_line(event: Any) -> str:

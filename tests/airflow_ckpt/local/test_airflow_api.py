@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from airflow_ckpt.exceptions import StackError
+from airflow_ckpt.local import airflow_api
 from airflow_ckpt.local.airflow_api import AirflowApi
 from airflow_ckpt.local.processes import free_port
 
@@ -22,7 +24,31 @@ class FakeAirflow(BaseHTTPRequestHandler):
 
     tokens: ClassVar[int] = 0
 
+    #: What happens to the next orders to start a run: carried out in silence, refused, or carried out.
+    orders: ClassVar[list[str]] = []
+    runs: ClassVar[list[str]] = []
+
+    def do_PATCH(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(200, {})
+
+    def _start_a_run(self) -> None:
+        order = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        fate = self.orders.pop(0) if self.orders else "done"
+        if fate == "lost":
+            time.sleep(0.5)
+        elif fate == "broken" or order["dag_run_id"] in self.runs:
+            self._answer(409, {"detail": "Unique constraint violation"})
+        else:
+            self.runs.append(order["dag_run_id"])
+            if fate == "silent":
+                time.sleep(0.5)
+            else:
+                self._answer(200, order)
+
     def do_POST(self) -> None:
+        if self.path.endswith("/dagRuns"):
+            return self._start_a_run()
         login = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if login["password"] != "right":
             return self._answer(401, {"detail": "Invalid credentials"})
@@ -32,6 +58,8 @@ class FakeAirflow(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.headers["Authorization"] != f"Bearer token-{self.tokens}":
             self._answer(401, {"detail": "Invalid JWT token"})
+        elif self.path.rpartition("/")[2] in self.runs:
+            self._answer(200, {})
         elif self.path == "/api/v2/dags":
             self._answer(200, {"dags": []})
         else:
@@ -71,6 +99,23 @@ def test_a_refused_token_is_renewed(url: str) -> None:
     FakeAirflow.tokens += 1
 
     assert api("GET", "/dags") == {"dags": []}
+
+
+@pytest.mark.parametrize("orders", [[], ["silent"], ["lost"], ["lost", "silent"]])
+def test_a_run_is_started_once_although_the_answer_does_not_come(
+    url: str, orders: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(airflow_api, "REQUEST_TIMEOUT_S", 0.2)
+    FakeAirflow.orders, FakeAirflow.runs = orders, []
+
+    assert [AirflowApi(url, "admin", "right").trigger("dag", {"a": 1})] == FakeAirflow.runs
+
+
+def test_a_run_that_was_not_started_is_not_called_started(url: str) -> None:
+    FakeAirflow.orders, FakeAirflow.runs = ["broken"], []
+
+    with pytest.raises(StackError, match="409 to POST /dags/dag/dagRuns: Unique constraint violation"):
+        AirflowApi(url, "admin", "right").trigger("dag")
 
 
 def test_a_wrong_password_is_said_so(url: str) -> None:
