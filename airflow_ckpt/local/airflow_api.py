@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import requests
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+from tenacity import Retrying, retry_if_exception_type, retry_if_result, stop_after_attempt, wait_fixed
 
 from airflow_ckpt.exceptions import StackError
 from airflow_ckpt.local.processes import wait_until
@@ -17,6 +17,7 @@ FINAL_STATES = ("success", "failed")
 REQUEST_TIMEOUT_S = 30.0
 #: Tries of what may be tried again.
 PATIENCE = 4
+PAUSE_S = 0.5
 
 
 class AirflowApi:
@@ -130,11 +131,19 @@ class AirflowApi:
 
     def _request(self, method: str, path: str, patience: int, **arguments: Any) -> requests.Response:
         again = Retrying(
-            stop=stop_after_attempt(patience), retry=retry_if_exception_type(requests.ReadTimeout), reraise=True
+            stop=stop_after_attempt(patience),
+            wait=wait_fixed(PAUSE_S),
+            # With SQLite, two orders at the same moment can be in each other's way: "Database error".
+            retry=retry_if_exception_type(requests.ReadTimeout)
+            | retry_if_result(lambda answer: answer.status_code >= 500),
+            retry_error_callback=lambda tries: tries.outcome.result() if tries.outcome else None,
         )
         url = f"{self.url}/api/v2{path}"
         try:
-            return again(self._session.request, method, url, timeout=REQUEST_TIMEOUT_S, **arguments)
+            answer: requests.Response = again(
+                self._session.request, method, url, timeout=REQUEST_TIMEOUT_S, **arguments
+            )
+            return answer
         except requests.RequestException as error:
             raise StackError(
                 f"no answer from Airflow to {method} {path} at {self.url}: {type(error).__name__}. "

@@ -37,6 +37,8 @@ class FakeAirflow(BaseHTTPRequestHandler):
         fate = self.orders.pop(0) if self.orders else "done"
         if fate == "lost":
             time.sleep(0.5)
+        elif fate == "busy":
+            self._answer(500, {"detail": "Database error"})
         elif fate == "broken" or order["dag_run_id"] in self.runs:
             self._answer(409, {"detail": "Unique constraint violation"})
         else:
@@ -101,7 +103,7 @@ def test_a_refused_token_is_renewed(url: str) -> None:
     assert api("GET", "/dags") == {"dags": []}
 
 
-@pytest.mark.parametrize("orders", [[], ["silent"], ["lost"], ["lost", "silent"]])
+@pytest.mark.parametrize("orders", [[], ["silent"], ["lost"], ["lost", "silent"], ["busy", "busy"]])
 def test_a_run_is_started_once_although_the_answer_does_not_come(
     url: str, orders: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +118,15 @@ def test_a_run_that_was_not_started_is_not_called_started(url: str) -> None:
 
     with pytest.raises(StackError, match="409 to POST /dags/dag/dagRuns: Unique constraint violation"):
         AirflowApi(url, "admin", "right").trigger("dag")
+
+
+def test_a_database_that_stays_busy_is_an_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(airflow_api, "PAUSE_S", 0.01)
+    FakeAirflow.orders, FakeAirflow.runs = ["busy"] * 10, []
+
+    with pytest.raises(StackError, match="500 to POST /dags/dag/dagRuns: Database error"):
+        AirflowApi(url, "admin", "right").trigger("dag")
+    assert len(FakeAirflow.orders) == 10 - airflow_api.PATIENCE
 
 
 def test_a_wrong_password_is_said_so(url: str) -> None:

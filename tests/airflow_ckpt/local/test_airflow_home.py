@@ -6,7 +6,6 @@ import configparser
 import os
 import sqlite3
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
@@ -104,17 +103,3 @@ def test_the_home_of_the_tests_has_a_database_of_airflows(airflow_home: Path) ->
 
     assert {"dag", "connection", "trigger"} <= tables
     assert os.environ["AIRFLOW_HOME"] == str(airflow_home)
-
-
-@pytest.mark.integration
-def test_a_writer_of_the_database_waits_for_its_turn(airflow_home: Path) -> None:
-    ask = "from airflow import settings as s; print(s.engine.connect().exec_driver_sql('pragma busy_timeout').scalar())"
-    done = subprocess.run(
-        [sys.executable, "-c", ask],
-        env=home_files.environment(airflow_home),
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-
-    assert done.stdout.splitlines()[-1] == str(home_files.DATABASE_SECONDS * 1000)
