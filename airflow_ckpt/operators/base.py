@@ -20,7 +20,7 @@ from airflow_ckpt.notifications.tell import GIVEN_UP, Notify, tell
 from airflow_ckpt.runners.base import Handle
 from airflow_ckpt.streams.control import GivenUp, StreamControl
 from airflow_ckpt.streams.duration import Duration, to_timedelta
-from airflow_ckpt.streams.goal import REACHED, WAITING, Goal, waiting_line
+from airflow_ckpt.streams.goal import REACHED, WAITING, Goal, Outcome, waiting_line
 from airflow_ckpt.streams.preflight import PreflightRefused
 from airflow_ckpt.streams.status import StreamStatus
 from airflow_ckpt.streams.stream import Stream, is_template
@@ -197,7 +197,8 @@ class StreamOperator(BaseOperator):
             # The trigger looks again, and tolerates some of these.
             self.log.warning("the stream could not be looked at: %s: %s", type(e).__name__, e)
             return None
-        return _judged(step, status, datetime.now(UTC))
+        outcome = step.goal.judge(status, datetime.now(UTC))
+        return None if outcome.outcome == WAITING else _ended(step, outcome, status)
 
     def _defer(self, step: Wait | Pause | Job, by: str) -> NoReturn:
         goal = step.goal if isinstance(step, Wait) else self.goal()
@@ -228,9 +229,10 @@ class StreamOperator(BaseOperator):
         while True:
             status = control.status()
             now = datetime.now(UTC)
-            if (event := _judged(step, status, now)) is not None:
-                return event
-            self.log.info("%s", waiting_line(step.goal.judge(status, now), step.goal, now))
+            outcome = step.goal.judge(status, now)
+            if outcome.outcome != WAITING:
+                return _ended(step, outcome, status)
+            self.log.info("%s", waiting_line(outcome, step.goal, now))
             report(status)
             time.sleep(self._poll_seconds)
 
@@ -295,11 +297,8 @@ class StreamOperator(BaseOperator):
             self._control.kill(wait=0)
 
 
-def _judged(step: Wait, status: StreamStatus, now: datetime) -> Event | None:
-    """The end of the wait as an event, or None while it goes on."""
-    outcome = step.goal.judge(status, now)
-    if outcome.outcome == WAITING:
-        return None
+def _ended(step: Wait, outcome: Outcome, status: StreamStatus) -> Event:
+    """The end of a wait, as the trigger would tell it."""
     return {
         "outcome": outcome.outcome,
         "reason": outcome.reason,

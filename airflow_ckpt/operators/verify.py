@@ -139,7 +139,9 @@ class ExactlyOnceVerifyOperator(StreamOperator):
 
         token, text = self._read_result(control, event)
         self.log.info("the job %s has compared", token)
-        return self._conclude(context, control, verdict_of(text, self.stream.name).as_dict())
+        step = self._conclude(context, control, verdict_of(text, self.stream.name).as_dict())
+        self._forget(control, token)
+        return step
 
     def _scan_by_spark(self, control: StreamControl, made: Any) -> Step:
         from ckpt_stream import sink_job
@@ -159,7 +161,14 @@ class ExactlyOnceVerifyOperator(StreamOperator):
 
         token, text = self._read_result(control, event)
         made = Plan.from_json(control.sources.files.read(f"{VERDICTS}/{token}.plan") or "{}")
-        return self._conclude(context, control, conclude(made, scans_from_json(text)).as_dict())
+        step = self._conclude(context, control, conclude(made, scans_from_json(text)).as_dict())
+        self._forget(control, token)
+        return step
+
+    def _forget(self, control: StreamControl, token: str) -> None:
+        """What a job was given and gave is of no use when there is a verdict that is clean; else it stays for whoever looks."""
+        for kind in ("plan", "result"):
+            control.sources.files.remove(f"{VERDICTS}/{token}.{kind}")
 
     def _result(self, token: str) -> str:
         return f"{self.stream.checkpoint.rstrip('/')}/{VERDICTS}/{token}.result"
@@ -221,16 +230,12 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         return run.batches if run else []
 
     def _prune(self, control: StreamControl) -> None:
-        """Keep the newest verdicts: a watchdog leaves one every few minutes."""
+        """Keep the newest verdicts, two files each: a watchdog leaves one every few minutes."""
         files = control.sources.files
-        times: dict[str, list[str]] = {}
-        for name in files.names(VERDICTS):
-            times.setdefault(name.rpartition(".")[0], []).append(name)
-        # A verdict is named by its time; plan and result of a job, by a token, are of no use when there is a verdict.
-        verdicts = sorted(stem for stem in times if "T" in stem)
-        for stem in verdicts[:-KEEP_VERDICTS]:
-            for name in times[stem]:
-                files.remove(f"{VERDICTS}/{name}")
+        # A verdict is named by its time; a job's plan and result by its token, which has no T.
+        verdicts = [name for name in files.names(VERDICTS) if "T" in name]
+        for name in verdicts[: -2 * KEEP_VERDICTS]:
+            files.remove(f"{VERDICTS}/{name}")
 
     def _object(self, context: Any, verdict: str, document: dict[str, Any]) -> None:
         """The verdict is not clean: do what the user chose."""

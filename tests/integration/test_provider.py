@@ -174,6 +174,9 @@ def test_a_spark_job_and_a_recomputation_find_what_a_plain_producer_added(provid
     provided.wait_for_values("a", "b", "c")
     for dag in ("verify_by_spark", "recompute"):
         assert "CLEAN" in provided.do(dag)
+    # What the jobs were given and gave is gone; the two verdicts stay.
+    kinds = [name.rpartition(".")[2] for name in provided.files.names("_ckpt/verdicts")]
+    assert sorted(kinds) == ["html", "html", "json", "json"]
     produce(provided.kafka, provided.sink, [("x", "nobody's")])
     provided.feed("d")
     provided.wait_for_values("a", "b", "c", "d", "nobody's")
