@@ -18,7 +18,7 @@ import psutil
 
 from airflow_ckpt.exceptions import StackError
 from airflow_ckpt.local.airflow_home import OWNER_VARIABLE
-from airflow_ckpt.local.processes import START_TIME_TOLERANCE_S, ProcessId
+from airflow_ckpt.local.processes import ProcessId, may_lead_a_session
 
 COMPONENTS = ("scheduler", "triggerer", "dag-processor", "api-server")
 
@@ -30,7 +30,7 @@ def owned(home: Path, sessions: Collection[ProcessId]) -> list[psutil.Process]:
     """Every living process of the Airflow in `home`, whose sessions these are. The caller itself is never among them."""
     me = psutil.Process()
     spared = {me.pid, *(parent.pid for parent in me.parents())}
-    session_ids = {session.pid for session in sessions if _may_still_exist(session)}
+    session_ids = {session.pid for session in sessions if may_lead_a_session(session)}
     children: dict[int, list[psutil.Process]] = defaultdict(list)
     found: list[psutil.Process] = []
     for process, parent in _living():
@@ -87,17 +87,6 @@ def _living() -> Iterator[tuple[psutil.Process, int]]:
             # In a container nobody may reap orphans: a zombie holds no port and no file, so it counts as gone.
             if process.status() != psutil.STATUS_ZOMBIE:
                 yield process, process.ppid()
-
-
-def _may_still_exist(session: ProcessId) -> bool:
-    """Whether this session, and not another one that got its number, can be there."""
-    if session.started < psutil.boot_time() - START_TIME_TOLERANCE_S:
-        return False
-    try:
-        return abs(psutil.Process(session.pid).create_time() - session.started) <= START_TIME_TOLERANCE_S
-    except psutil.NoSuchProcess:
-        # Its first process is gone, others may live on. The number is not given out again until they are gone too.
-        return True
 
 
 def _session_of(process: psutil.Process) -> int | None:

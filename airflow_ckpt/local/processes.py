@@ -17,11 +17,10 @@ from typing import Any, TypeVar
 import psutil
 
 from airflow_ckpt.exceptions import StackError
+from ckpt_stream.lease import boot_id
 
 T = TypeVar("T")
 
-# A start time is derived from the boot time, which a clock correction may shift by a second between two readings.
-START_TIME_TOLERANCE_S = 2.0
 # Long enough to cost nothing, short enough that nobody notices the wait.
 POLL_INTERVAL_S = 0.05
 # Below the range (32768 and up) from which the system lends ports to outgoing connections: a port chosen here is still
@@ -31,10 +30,25 @@ PORTS_FOR_SERVERS = range(20_000, 32_000)
 
 @dataclass(frozen=True)
 class ProcessId:
-    """One process for good: the system reuses a pid, but not a pid together with its start time."""
+    """One process for good: the system reuses a pid, but not a pid together with its start."""
 
     pid: int
+    boot: str
+    # In clock ticks since the boot where the system tells them. A time of day would be computed from the clock at every
+    # look, and a correction of the clock would make a living process a stranger.
     started: float
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId:
+        """The process that has this pid now; NoSuchProcess if none has."""
+        if not psutil.LINUX:
+            return cls(pid, boot_id(), psutil.Process(pid).create_time())
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError) as error:
+            raise psutil.NoSuchProcess(pid) from error
+        # Only the last parenthesis ends the name, which may hold some itself.
+        return cls(pid, boot_id(), float(stat.rpartition(")")[2].split()[19]))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON keeps it."""
@@ -43,7 +57,7 @@ class ProcessId:
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> ProcessId:
         """Back from JSON."""
-        return cls(pid=int(kept["pid"]), started=float(kept["started"]))
+        return cls(pid=int(kept["pid"]), boot=str(kept["boot"]), started=float(kept["started"]))
 
 
 def start_detached(
@@ -67,16 +81,28 @@ def start_detached(
         raise StackError(f"cannot start {argv[0]}: {error.strerror or error}") from error
     finally:
         os.close(descriptor)
-    started = psutil.Process(child.pid).create_time()
+    process = ProcessId.of(child.pid)
     # We follow it by ProcessId from here on; without this, Popen would warn that it was left running.
     child.returncode = 0
-    return ProcessId(child.pid, started)
+    return process
 
 
 def is_alive(process: ProcessId) -> bool:
     """Whether this very process still runs. A zombie, or another process with the same pid, does not count."""
     _reap(process.pid)
     return _find(process) is not None
+
+
+def may_lead_a_session(process: ProcessId) -> bool:
+    """Whether the session named after this process, and not another one that got its number, can be there.
+
+    No pid is given out again while a session is named after it: a stranger at this pid proves the session empty.
+    """
+    try:
+        return ProcessId.of(process.pid) == process
+    except psutil.NoSuchProcess:
+        # Its first process is gone, others may live on.
+        return process.boot == boot_id()
 
 
 def send_signal(process: ProcessId, sig: signal.Signals) -> None:
@@ -145,7 +171,7 @@ def wait_until(fact: Callable[[], T | None], *, deadline_s: float, what: str) ->
 def _find(process: ProcessId) -> psutil.Process | None:
     with suppress(psutil.NoSuchProcess):
         found = psutil.Process(process.pid)
-        if abs(found.create_time() - process.started) <= START_TIME_TOLERANCE_S and _runs(found):
+        if ProcessId.of(process.pid) == process and _runs(found):
             return found
     return None
 
@@ -162,13 +188,10 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _family(process: ProcessId) -> list[psutil.Process]:
-    """The process, its descendants and its session. The session also finds orphans, whose parent is gone already.
-
-    No pid is given out again while a session is named after it: a stranger at this pid proves the session empty.
-    """
-    leader = _find(process)
-    if leader is None and _is_taken_by_a_stranger(process):
+    """The process, its descendants and its session. The session also finds orphans, whose parent is gone already."""
+    if not may_lead_a_session(process):
         return []
+    leader = _find(process)
     family: list[psutil.Process] = []
     if leader is not None:
         family = [leader]
@@ -177,13 +200,6 @@ def _family(process: ProcessId) -> list[psutil.Process]:
     if process.pid != os.getsid(0):
         family = _merge(family, [member for member in psutil.process_iter() if _session_of(member) == process.pid])
     return [member for member in family if member.pid != os.getpid()]
-
-
-def _is_taken_by_a_stranger(process: ProcessId) -> bool:
-    try:
-        return abs(psutil.Process(process.pid).create_time() - process.started) > START_TIME_TOLERANCE_S
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _session_of(process: psutil.Process) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -95,6 +94,15 @@ def test_an_orphan_is_ours_after_its_session_leader_was_killed(home: Home) -> No
     assert home.owned() == set()
 
 
+def test_a_session_of_an_earlier_life_of_the_machine_has_no_orphans(home: Home) -> None:
+    leader = home.start(PARENT)
+    home.printed()
+    send_signal(leader, signal.SIGKILL)
+    wait_until(lambda: not is_alive(leader), deadline_s=10, what="the leader's end")
+
+    assert owned(home.path, [replace(leader, boot="an earlier life of the machine")]) == []
+
+
 def test_a_process_of_another_home_is_left_alone(home: Home, tmp_path: Path) -> None:
     stranger = Home(tmp_path / "other")
     process = stranger.start(SLEEP, marked=True)
@@ -108,9 +116,10 @@ def test_a_process_of_another_home_is_left_alone(home: Home, tmp_path: Path) -> 
 
 def test_a_stranger_that_got_the_number_of_an_old_session_is_left_alone(home: Home) -> None:
     process = home.start(SLEEP, recorded=False)
-    yesterday = replace(process, started=time.time() - 86_400)
+    yesterday = replace(process, started=process.started - 1)
+    before_the_boot = replace(process, boot="an earlier life of the machine")
     try:
-        assert owned(home.path, [yesterday]) == []
+        assert owned(home.path, [yesterday]) == owned(home.path, [before_the_boot]) == []
     finally:
         stop_owned(home.path, [process], timeout=10)
 

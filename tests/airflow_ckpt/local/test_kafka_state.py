@@ -32,7 +32,9 @@ def test_other_ports_are_chosen_where_the_usual_ones_are_taken():
 
 def test_a_cluster_is_remembered_as_it_was(tmp_path):
     cluster = kafka_state.invent(3, sasl_ssl=False, base_port=free_port())
-    cluster = cluster.with_node(replace(cluster.node(2), formatted=True, process=ProcessId(12, 3.5)))
+    cluster = cluster.with_node(
+        replace(cluster.node(2), formatted=True, process=ProcessId(12, "this life of the machine", 3.5))
+    )
     kafka_state.save(cluster, tmp_path / "cluster.json")
     assert kafka_state.load(tmp_path / "cluster.json") == cluster
 

@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -99,7 +100,7 @@ def test_a_program_that_does_not_exist_is_named(tmp_path):
 
 def test_another_process_with_the_same_pid_is_neither_alive_nor_signalled_nor_stopped(started):
     process = started("sleep", "60")
-    former = ProcessId(process.pid, process.started - 3600)
+    former = replace(process, started=process.started - 1)
     assert not is_alive(former)
     with pytest.raises(StackError, match="gone"):
         send_signal(former, signal.SIGKILL)
@@ -107,9 +108,22 @@ def test_another_process_with_the_same_pid_is_neither_alive_nor_signalled_nor_st
     assert is_alive(process)
 
 
+@pytest.mark.skipif(not psutil.LINUX, reason="elsewhere the system keeps the time of day at which a process started")
+def test_a_process_stays_itself_when_the_clock_is_corrected(started, monkeypatch):
+    process = started("sleep", "60")
+    before = psutil.Process(process.pid).create_time()
+    boot_time = psutil._pslinux.boot_time()
+    monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: boot_time + 60)
+    assert psutil.Process(process.pid).create_time() == before + 60, "the correction is not seen"
+
+    assert is_alive(process)
+    stop_tree(process)
+    assert not psutil.pid_exists(process.pid)
+
+
 def test_a_zombie_is_dead():
     child = subprocess.Popen(["true"])
-    zombie = ProcessId(child.pid, psutil.Process(child.pid).create_time())
+    zombie = ProcessId.of(child.pid)
     wait_until(
         lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE, deadline_s=10, what="the child to end"
     )
