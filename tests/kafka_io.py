@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from confluent_kafka import OFFSET_INVALID, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.waiting import wait_for
@@ -36,8 +36,19 @@ def create_topic(config: Config, name: str, partitions: int = 1, **settings: str
         config={setting.replace("_", "."): str(value) for setting, value in settings.items()},
     )
     admin = AdminClient(dict(config))
-    admin.create_topics([topic])[unique].result(timeout=30)
+    wait_for(lambda: _was_created(admin, topic), f"a broker that takes topic {unique}")
     return unique
+
+
+def _was_created(admin: AdminClient, topic: NewTopic) -> bool:
+    """False while Kafka counts no broker as alive, as after the whole machine has stood still for seconds."""
+    try:
+        admin.create_topics([topic])[topic.topic].result(timeout=30)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.INVALID_REPLICATION_FACTOR and "fenced" in error.args[0].str():
+            return False
+        raise
+    return True
 
 
 def recreate_topic(config: Config, topic: str, partitions: int = 1) -> None:

@@ -32,6 +32,8 @@ T = TypeVar("T")
 SIZE = (1400, 900)
 # A page comes within a second or two on an idle machine.
 PAGE_SECONDS = 60.0
+# After that long a person loads a page again: Airflow's server now and then leaves one request without an answer.
+PATIENCE_SECONDS = 30.0
 # Each look costs the browser time that Spark could use.
 POLL_SECONDS = 0.2
 PRESS_SECONDS = 10.0
@@ -148,7 +150,7 @@ class AirflowUi(Page):
         self.url = url
 
     def log_in(self, username: str, password: str) -> None:
-        self.chrome.get(self.url)
+        self._open(self.url, "input[name=username]")
         self.see("input[name=username]").send_keys(username)
         self.see("input[name=password]").send_keys(password)
         self.click("button[type=submit]")
@@ -162,20 +164,28 @@ class AirflowUi(Page):
         self.wait_for(lambda: re.search(r"\d+ Dags?\b", self.text()), "the list of DAGs")
 
     def open_trigger_form(self, dag_id: str) -> TriggerForm:
-        self.chrome.get(f"{self.url}/dags/{dag_id}")
+        self._open(f"{self.url}/dags/{dag_id}", "[data-testid=trigger-dag-button]")
         self.click("[data-testid=trigger-dag-button]")
         form = TriggerForm(self.chrome, dag_id)
         form.wait_until_open()
         return form
 
     def open_run(self, dag_id: str, run_id: str) -> None:
-        self.chrome.get(self._run_url(dag_id, run_id))
-        self.see("[data-testid=header-card] h2", run_id)
+        self._open(self._run_url(dag_id, run_id), "[data-testid=header-card] h2", run_id)
 
     def open_task(self, dag_id: str, run_id: str, task_id: str, tab: str = "") -> None:
         """A task of a run; `tab` is the last part of the tab's address, such as `details` or `xcom`."""
-        self.chrome.get(f"{self._run_url(dag_id, run_id)}/tasks/{task_id}{f'/{tab}' if tab else ''}")
-        self.see("[data-testid=header-card] h2", task_id)
+        url = f"{self._run_url(dag_id, run_id)}/tasks/{task_id}{f'/{tab}' if tab else ''}"
+        self._open(url, "[data-testid=header-card] h2", task_id)
+
+    def _open(self, url: str, css: str, text: str = "") -> None:
+        """Load a page until it shows what it is known by; a second time if that does not come."""
+        self.chrome.get(url)
+        with suppress(AssertionError):
+            self.wait_for(lambda: self.find(css, text), "the page", PATIENCE_SECONDS)
+            return
+        self.chrome.get(url)
+        self.see(css, text)
 
     def _run_url(self, dag_id: str, run_id: str) -> str:
         return f"{self.url}/dags/{dag_id}/runs/{quote(run_id)}"
@@ -187,9 +197,14 @@ class AirflowUi(Page):
         return self.find("[data-testid=header-card] [data-testid=state-badge]").text.strip().lower()
 
     def wait_for_state(self, *states: str, seconds: float = PAGE_SECONDS) -> str:
-        """Watch the open page, which renews itself, until it shows one of the states."""
+        """Watch the open page, which renews itself, until it shows one of the states; load it again now and then."""
+        loaded = time.monotonic()
 
         def shown() -> str:
+            nonlocal loaded
+            if time.monotonic() - loaded > PATIENCE_SECONDS:
+                self.chrome.refresh()
+                loaded = time.monotonic()
             state = self.state()
             return state if state in states else ""
 
