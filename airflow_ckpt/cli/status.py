@@ -85,8 +85,8 @@ def resume(
     else:
         plan = control.plan_resume(found)
         out.step(plan.reason)
-        if plan.action != "none":
-            time.sleep(plan.seconds)
+        found = control.when_due(found)
+        if found.state in BROKEN:
             found = control.resume(found, allow=tuple(allow or ()))
     deadline = time.monotonic() + wait
     while found.state == "STARTING" and time.monotonic() < deadline:

@@ -169,8 +169,10 @@ class StreamOperator(BaseOperator):
             self._tell(context, GIVEN_UP, str(e))
             raise AirflowFailException(str(e)) from e
         except (PreflightRefused, StreamError) as e:
-            self._tell(context, self.refused_event, str(e))
-            raise AirflowFailException(f"{type(e).__name__}: {e}") from e
+            passing = e.may_pass if isinstance(e, PreflightRefused) else e.restart_may_help
+            if not passing or _is_last_try(context):
+                self._tell(context, self.refused_event, str(e))
+            raise (CkptError if passing else AirflowFailException)(f"{type(e).__name__}: {e}") from e
         return step.value
 
     # --- waiting ---------------------------------------------------------------------------------------------------
@@ -295,6 +297,11 @@ class StreamOperator(BaseOperator):
             self._control.request_stop("the Airflow task was ended")
         else:
             self._control.kill(wait=0)
+
+
+def _is_last_try(context: Any) -> bool:
+    ti = context["ti"]
+    return bool(ti.try_number > ti.max_tries)
 
 
 def _ended(step: Wait, outcome: Outcome, status: StreamStatus) -> Event:

@@ -45,6 +45,9 @@ class SparkStreamResumeOperator(StreamOperator):
         if plan.action == "none":
             self.log.info("%s", plan.reason)
             return Done({**status.as_dict(), "resumed": False})
+        if plan.action == "wait":
+            # Somebody else has restarted it, and it broke again.
+            return Pause(plan.seconds, "pause_is_over")
         batch = status.batch if status.batch is not None else -1
         started = control.resume(status, allow=self.allow)
         self.log.info("%s: %s", plan.reason, started.line())

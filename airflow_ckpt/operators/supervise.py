@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.operators.base import Done, Event, Pause, Step, StreamOperator, Wait, _moment
 from airflow_ckpt.streams.control import StreamControl
 from airflow_ckpt.streams.goal import REACHED, TIMEOUT, Goal
-from airflow_ckpt.streams.status import BROKEN
+from airflow_ckpt.streams.preflight import PreflightRefused
+from airflow_ckpt.streams.status import BROKEN, StreamStatus
 
 WHEN_DONE = ("leave", "stop")
+#: So long after a failure a restart that Kafka's or the checkpoint's absence prevents is tried again, at no cost.
+OUTAGE, OUTAGE_POLL_SECONDS = timedelta(minutes=15), 30.0
 
 
 class SparkStreamSuperviseOperator(StreamOperator):
@@ -80,8 +83,17 @@ class SparkStreamSuperviseOperator(StreamOperator):
         """The pause is over: restart, unless somebody else has."""
         status = control.status()
         if status.state in BROKEN:
-            control.plan_resume(status)
-            status = control.resume(status, allow=self.allow)
+            plan = control.plan_resume(status)
+            if plan.action == "wait":
+                # Somebody else has restarted it, and it broke again.
+                return Pause(plan.seconds, "restart")
+            try:
+                status = control.resume(status, allow=self.allow)
+            except PreflightRefused as e:
+                if not e.may_pass or _broken_for(status) > OUTAGE:
+                    raise
+                self.log.warning("%s", e)
+                return Pause(OUTAGE_POLL_SECONDS, "restart")
             self._tell(context, "resumed", status.line(), status)
         self._show(context, status)
         return Wait(self._recall(context, control), "look_again")
@@ -107,3 +119,7 @@ class SparkStreamSuperviseOperator(StreamOperator):
         if (event["status"] or {}).get("state") not in ("STOPPED", "FINISHED"):
             raise self.fail(control, event)
         return Done(event["status"])
+
+
+def _broken_for(status: StreamStatus) -> timedelta:
+    return datetime.now(UTC) - datetime.fromisoformat(status.broken_since or status.time)

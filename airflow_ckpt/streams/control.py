@@ -29,9 +29,6 @@ from ckpt_stream.security import client_settings
 
 log = logging.getLogger(__name__)
 
-#: How long a stalled driver may take for a graceful end before it is killed.
-STOP_STALLED_SECONDS = 10.0
-
 
 class GivenUp(CkptError):
     """The stream has failed for good: the restart strategy allows no more restarts, or none can help."""
@@ -106,23 +103,33 @@ class StreamControl:
         with the budget that is there, and may therefore raise GivenUp.
         """
         status = self.status()
+        if self._goes_on(status, submission):
+            status = self.when_due(status)
         if status.state in HEALTHY:
             log.info("attached: %s", status.line())
             self._note_attach(submission)
             return status
-        again = (
-            submission is not None and restarts.last_submission(restarts.read_history(self.sources.files)) == submission
-        )
-        if status.state in BROKEN and (again or status.state == STALLED):
-            plan = self.plan_resume(status)
-            if plan.action == "wait":
-                log.info("%s: waiting %s", plan.reason, in_words(plan.seconds))
-                time.sleep(plan.seconds)
+        if self._goes_on(status, submission):
             return self.resume(status, allow=allow)
         token = secrets.token_hex(6)
         lost = self._check(status, allow)
         restarts.note(self.sources.files, SUBMIT, token, by=self.by, submission=submission, after_state=status.state)
         return self._start(token, accept_data_loss=lost)
+
+    def _goes_on(self, status: StreamStatus, submission: str | None) -> bool:
+        """Whether a submit is a resume: the same one was made before, or the stream lives and does not move."""
+        if status.state not in BROKEN or status.state == STALLED:
+            return status.state == STALLED
+        history = restarts.read_history(self.sources.files)
+        return submission is not None and restarts.last_submission(history) == submission
+
+    def when_due(self, status: StreamStatus) -> StreamStatus:
+        """The stream when the pause before its restart is over: somebody else may have restarted it meanwhile."""
+        while (plan := self.plan_resume(status)).action == "wait":
+            log.info("%s: waiting %s", plan.reason, in_words(plan.seconds))
+            time.sleep(plan.seconds)
+            status = self.status()
+        return status
 
     def plan_resume(self, status: StreamStatus) -> ResumePlan:
         """Whether the stream is to be restarted, and when. Raises GivenUp if it has failed for good."""
@@ -132,22 +139,32 @@ class StreamControl:
             words = "it was never started" if status.state == NEW else f"it ended on purpose ({status.state})"
             return ResumePlan("none", f"nothing to resume: {words}; a submit starts it")
         if not status.restart_may_help:
-            raise GivenUp(f"{self.stream.name} is {status.state} and a restart cannot help: {status.reason}")
+            raise GivenUp(
+                f"{self.stream.name} is {status.state} and a restart cannot help: {status.reason} {self._by_hand()}"
+            )
         broken = datetime.fromisoformat(status.broken_since) if status.broken_since else datetime.now(UTC)
         history = restarts.budget(restarts.read_history(self.sources.files))
         decision = self.stream.restart.decide(history, broken)
         if not decision.allowed:
             raise GivenUp(
                 f"{self.stream.name} has failed for good: {decision.reason}. Its last state is {status.state}: "
-                f"{status.reason}"
+                f"{status.reason} {self._by_hand()}"
             )
         left = (broken + decision.delay - datetime.now(UTC)).total_seconds()
         return ResumePlan("wait" if left > 0 else "start", decision.reason, max(0.0, left))
 
+    def _by_hand(self) -> str:
+        return (
+            "When its cause is gone, start it with a new budget: a new DAG run that submits it (clearing a task of this one "
+            f"changes nothing), or `airflow-ckpt resume {self.stream.checkpoint} --new-budget`."
+        )
+
     def resume(self, status: StreamStatus, *, allow: Sequence[str] = ()) -> StreamStatus:
-        """Restart a broken stream from its checkpoint. A stalled driver is ended first."""
+        """Restart a broken stream from its checkpoint. A stalled driver is killed first, if nothing else is in the way."""
         if status.state == STALLED:
-            self._end_stalled()
+            # What moves while it is looked at waits for the driver's end.
+            refuse_unsafe(self.stream, [f for f in self.risks(status) if f.kind != LEDGER], allow)
+            self._end_stalled(status)
             status = self.status()
         token = secrets.token_hex(6)
         lost = self._check(status, allow)
@@ -165,6 +182,8 @@ class StreamControl:
 
     def _check(self, status: StreamStatus, allow: Sequence[str]) -> bool:
         """Raise for what speaks against a start. True: records are lost already, and somebody has accepted it."""
+        # Asked before anything is noted: where nobody can start it, no attempt uses up the budget.
+        log.info("preflight of %s for the runner %s", self.stream.name, self.runner.kind)
         findings = self.preflight(status)
         for finding in findings:
             allowed = finding.unsafe and finding.kind in allow
@@ -221,7 +240,10 @@ class StreamControl:
         intent = intents.read_intent(self.sources.files)
         intent, driver = look_at_driver(self.sources, intent)
         if intent is None or intent.handle is None or driver is None:
-            raise CkptError(f"No driver of {self.stream.name} is known that could be killed.")
+            raise CkptError(
+                f"No driver of {self.stream.name} is known that could be killed: it was not started by Airflow. "
+                f"`airflow-ckpt stop {self.stream.checkpoint}` asks it to end; else end it where it was started."
+            )
         if not driver.live and driver.state != UNKNOWN:
             return
         # Noted first: whoever looks meanwhile must not take it for lost.
@@ -233,21 +255,17 @@ class StreamControl:
             raise
         log.info("killed the driver of %s: %s", self.stream.name, state.detail or state.state)
 
-    def _end_stalled(self) -> None:
-        status = self.request_stop("it is stalled")
-        deadline = time.monotonic() + STOP_STALLED_SECONDS
-        while status.state in (*HEALTHY, STALLED) and time.monotonic() < deadline:
-            time.sleep(0.5)
-            status = self.status()
-        if status.state in (*HEALTHY, STALLED):
-            intent, driver = look_at_driver(self.sources, intents.read_intent(self.sources.files))
-            if intent is None or intent.handle is None or driver is None:
-                raise CkptError(
-                    f"{self.stream.name} is stalled and was not started by Airflow, so it cannot be ended from here. "
-                    f"End its driver (run {status.run}, {status.ui or 'no UI'}) by hand, then resume."
-                )
-            log.info("the stalled driver does not end by itself: killing it")
-            self.runner.kill(Handle.from_dict(intent.handle))
+    def _end_stalled(self, status: StreamStatus) -> None:
+        """Kill it. One that obeyed a stop would look as if somebody had wanted its end, should nobody restart it now."""
+        intent, driver = look_at_driver(self.sources, intents.read_intent(self.sources.files))
+        if intent is None or intent.handle is None or driver is None:
+            raise CkptError(
+                f"{self.stream.name} is stalled and was not started by Airflow, so it cannot be ended from here. End its "
+                f"driver (run {status.run}, {status.ui or 'no UI'}) by hand, or ask it with `airflow-ckpt stop "
+                f"{self.stream.checkpoint}`, then start it: `airflow-ckpt resume {self.stream.checkpoint} --new-budget`."
+            )
+        log.info("killing the stalled driver; the batch it is in is done again")
+        self.runner.kill(Handle.from_dict(intent.handle))
 
     def log_tail(self, lines: int = 50) -> str:
         """The end of the newest driver's log, where it can be had from here."""

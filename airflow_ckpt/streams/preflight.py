@@ -38,6 +38,8 @@ class PreflightFinding:
     helps: str
     #: True: the start is refused unless this kind is allowed by name.
     unsafe: bool = True
+    #: True: it may be gone at the next look, without anybody's doing.
+    passing: bool = False
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.what} {self.risk} What helps: {self.helps}"
@@ -54,6 +56,11 @@ class PreflightRefused(CkptError):
         lines = "\n".join(f"  {finding}" for finding in findings)
         kinds = ", ".join(f'"{f.kind}"' for f in findings)
         super().__init__(f"{stream} was not started:\n{lines}\nTo go on all the same: allow=[{kinds}]")
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same start may be safe a little later."""
+        return all(finding.passing for finding in self.findings)
 
     def __reduce__(self) -> tuple[type[PreflightRefused], tuple[str, tuple[PreflightFinding, ...]]]:
         return type(self), (self.stream, self.findings)
@@ -113,6 +120,7 @@ def _reachable(facts: Facts) -> Iterator[PreflightFinding]:
             facts.checkpoint_error,
             "Without it nobody can tell where the stream stands.",
             "check path, credentials and network of the checkpoint; `airflow-ckpt inspect` tells more.",
+            passing=True,
         )
     for finding in facts.checkpoint.findings if facts.checkpoint else ():
         if finding.kind != "no_checkpoint":
@@ -123,6 +131,7 @@ def _reachable(facts: Facts) -> Iterator[PreflightFinding]:
             facts.kafka_error,
             "The driver could neither read nor write.",
             "check the brokers and the `kafka` connection, then try again.",
+            passing=True,
         )
 
 
@@ -214,4 +223,10 @@ def _ledger(facts: Facts) -> Iterator[PreflightFinding]:
     if isinstance(refusal, Refused):
         yield PreflightFinding(LEDGER, f"{type(refusal).__name__}: {refusal.found}", refusal.risk, refusal.helps)
     elif refusal is not None:
-        yield PreflightFinding(LEDGER, str(refusal), "Ledger and checkpoint could not be compared.", "see the message.")
+        yield PreflightFinding(
+            LEDGER,
+            str(refusal),
+            "Ledger and checkpoint could not be compared.",
+            "see the message.",
+            passing=refusal.restart_may_help,
+        )

@@ -19,7 +19,7 @@ class FakeControl:
         self.plans: list[ResumePlan | Exception] = []
         self.by = "dag.task run"
         self.did: list[Any] = []
-        #: Raised by the next submit.
+        #: Raised by every submit and resume.
         self.refusal: Exception | None = None
         #: The state that a kill leaves.
         self.after_kill = "STOPPED"
@@ -47,6 +47,8 @@ class FakeControl:
 
     def resume(self, status: StreamStatus, *, allow: Sequence[str] = ()) -> StreamStatus:
         self.did.append(("resume", status.state, tuple(allow)))
+        if self.refusal:
+            raise self.refusal
         return a_status("STARTING")
 
     def request_stop(self, reason: str = "") -> StreamStatus:
@@ -78,6 +80,6 @@ class Events(dict[Any, Any]):
 
 def a_context(**values: Any) -> dict[str, Any]:
     pushed: dict[str, Any] = {}
-    ti = SimpleNamespace(dag_id="dag", task_id="task", run_id="run", pushed=pushed)
+    ti = SimpleNamespace(dag_id="dag", task_id="task", run_id="run", try_number=1, max_tries=0, pushed=pushed)
     ti.xcom_push = lambda key, value: pushed.update({key: value})
     return {"ti": ti, "task_state_store": Store(), "outlet_events": Events(), **values}

@@ -34,7 +34,7 @@ from airflow_ckpt.streams.preflight import PreflightFinding, PreflightRefused
 from airflow_ckpt.streams.restart import FixedDelay
 from airflow_ckpt.streams.status import StreamStatus
 from airflow_ckpt.triggers.progress import CheckpointProgressTrigger
-from ckpt_stream.errors import LedgerLost
+from ckpt_stream.errors import LedgerLost, SinkError
 from tests.airflow_ckpt.operators.fakes import FakeControl, a_context
 from tests.airflow_ckpt.streams.samples import a_status, a_stream
 
@@ -198,6 +198,35 @@ def test_somebody_is_told_of_a_refusal_once(play: Play) -> None:
     assert told == ["given_up"]
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        PreflightRefused("orders", [PreflightFinding("kafka_unreachable", "w", "r", "h", passing=True)]),
+        SinkError("Lane 0 of the ledger was not read within 30 s."),
+    ],
+)
+def test_what_may_pass_is_left_to_airflow_and_told_when_no_try_is_left(play: Play, refusal: Exception) -> None:
+    play().refusal = refusal
+    told: list[str] = []
+    operator, context = make(SparkStreamSubmitOperator, notify=lambda c: told.append(c["ckpt"]["event"])), a_context()
+    context["ti"].max_tries = 1
+    for tries, events in ((1, []), (2, ["given_up"])):
+        context["ti"].try_number = tries
+        with pytest.raises(CkptError, match=type(refusal).__name__) as caught:
+            operator.execute(context)
+        assert not isinstance(caught.value, AirflowFailException)
+        assert told == events
+
+
+def test_what_may_pass_beside_what_does_not_is_final(play: Play) -> None:
+    away, lost = (
+        PreflightFinding(kind, "w", "r", "h", passing=p) for kind, p in (("ledger", True), ("data_lost", False))
+    )
+    play().refusal = PreflightRefused("orders", [away, lost])
+    with pytest.raises(AirflowFailException):
+        make(SparkStreamSubmitOperator).execute(a_context())
+
+
 def test_what_a_retry_may_cure_is_left_to_airflow(play: Play) -> None:
     play().refusal = BadConnection("kafka_default was not found")
     with pytest.raises(BadConnection):
@@ -272,6 +301,12 @@ def test_a_stream_that_somebody_else_resumed_during_the_pause_is_left_alone(play
     control = play("FAILED", "RUNNING", plans=[LATER, NOTHING])
     found = make(SparkStreamResumeOperator).execute(a_context())
     assert (found["resumed"], control.did) == (False, [])
+
+
+def test_a_stream_that_broke_again_during_the_pause_gets_its_pause(play: Play, slept: list[float]) -> None:
+    control = play("FAILED", "FAILED", "FAILED", a_status("RUNNING", batch=1), plans=[LATER, LATER, NOW])
+    assert make(SparkStreamResumeOperator).execute(a_context())["resumed"]
+    assert (slept, control.did) == ([10.0, 10.0], [("resume", "FAILED", ())])
 
 
 def test_a_stream_that_breaks_again_before_its_first_commit_gets_what_the_strategy_allows(play: Play) -> None:
@@ -357,6 +392,35 @@ def test_a_supervision_in_a_worker_restarts_until_the_strategy_gives_up(play: Pl
     assert [done[0] for done in control.did] == ["submit", "resume", "resume", "resume"]
     assert slept == [10.0] * 3
     assert told == ["failed", "resumed"] * 3 + ["failed", "given_up"]
+
+
+def test_a_supervision_waits_out_an_outage_and_uses_no_restart_for_it(play: Play, slept: list[float]) -> None:
+    now = datetime.now(UTC)
+    control = play("STARTING", plans=[NOW])
+    operator, context = make(SparkStreamSuperviseOperator, deferrable=True, until=timedelta(hours=1)), a_context()
+    watch = deferred(lambda: operator.execute(context))
+    control.statuses = [a_status("FAILED", broken_since=now.isoformat())]
+    away = PreflightFinding("kafka_unreachable", "No broker answers.", "r", "h", passing=True)
+    control.refusal = PreflightRefused("orders", [away])
+    pause = deferred(lambda: operator.on_event(context, event(watch, a_status("FAILED"), "failed")))
+    assert (pause.pause, pause.then) == (True, "restart")
+
+    control.statuses = [a_status("FAILED", broken_since=(now - timedelta(minutes=16)).isoformat())]
+    with pytest.raises(CkptError, match="No broker answers"):
+        operator.on_event(context, event(pause, None))
+
+    control.refusal, control.statuses = None, [a_status("FAILED"), a_status("STARTING")]
+    assert deferred(lambda: operator.on_event(context, event(pause, None))).goal == watch.goal
+
+
+def test_a_supervision_gives_a_stream_that_broke_again_its_pause(play: Play) -> None:
+    control = play("STARTING")
+    operator, context = make(SparkStreamSuperviseOperator, deferrable=True, until="drained"), a_context()
+    watch = deferred(lambda: operator.execute(context))
+    control.statuses, control.plans = [a_status("FAILED")], [LATER]
+    pause = deferred(lambda: operator.on_event(context, event(watch, a_status("FAILED"), "failed")))
+    assert deferred(lambda: operator.on_event(context, event(pause, None))).then == "restart"
+    assert control.did[1:] == []
 
 
 def test_a_stream_that_was_restarted_by_somebody_else_is_watched_and_not_restarted(play: Play) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,6 +44,18 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Nobody sleeps; the pauses are written down."""
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
+    return pauses
+
+
+def sleep_until(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> list[float]:
+    """A pause takes no time, and this happens in it."""
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        meanwhile()
+
+    monkeypatch.setattr(time, "sleep", sleep)
     return pauses
 
 
@@ -393,41 +406,45 @@ def stalled(world: Deployment) -> None:
     assert world.control().status().state == "STALLED"
 
 
-def test_a_stalled_driver_that_obeys_is_asked_to_stop_before_the_next_is_started(
-    world: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stalled(world)
-    first = world.runs[world.token]
-
-    def obey(_: float) -> None:
-        text = world.files.read(records.STOP)
-        assert text is not None
-        assert records.is_stop_for(text, first)
-        world.says("STOPPED")
-
-    monkeypatch.setattr(time, "sleep", obey)
-    control = world.control()
-    control.resume(control.status())
-    assert (len(world.runner.started), world.runner.killed) == (2, [])
-
-
-def test_a_stalled_driver_that_does_not_obey_is_killed_before_the_next_is_started(
-    world: Deployment, monkeypatch: pytest.MonkeyPatch, slept: list[float]
-) -> None:
+def test_a_stalled_driver_is_killed_before_the_next_is_started(world: Deployment) -> None:
     stalled(world)
     first = world.token
-    monkeypatch.setattr(control_module, "STOP_STALLED_SECONDS", 0)
     world.runner.before = lambda token: pytest.fail("two at once") if world.runner.drivers[first].live else None
     control = world.control()
     control.resume(control.status())
     assert (len(world.runner.started), world.runner.killed) == (2, [first])
     assert kinds(world) == ["submit", "restart"]
+    assert world.files.read(records.STOP) is None
 
 
-def test_a_stalled_driver_that_nobody_can_end_is_left_alone_and_nothing_is_started(
+def test_a_stalled_stream_whose_restart_is_interrupted_is_still_to_be_resumed(
     world: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control_module, "STOP_STALLED_SECONDS", 0)
+    """Were it asked to stop, and did it obey, it would now look like one that somebody wanted to end."""
+    stalled(world)
+    control = world.control()
+    monkeypatch.setattr(control, "_start", lambda *_, **__: pytest.fail("the worker dies here"))
+    with pytest.raises(pytest.fail.Exception):
+        control.resume(control.status())
+    assert world.runner.killed == [world.token]
+    control = world.control()
+    assert control.status().state == "LOST"
+    assert control.plan_resume(control.status()).action != "none"
+
+
+def test_a_stalled_driver_is_not_killed_while_something_else_is_in_the_way(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stalled(world)
+    away = lambda _, status: Facts(status, kafka_error="No broker answers.")  # noqa: E731
+    monkeypatch.setattr(control_module, "gather", away)
+    control = world.control()
+    with pytest.raises(PreflightRefused, match="No broker answers"):
+        control.resume(control.status())
+    assert (world.runner.killed, kinds(world)) == ([], ["submit"])
+
+
+def test_a_stalled_driver_that_nobody_can_end_is_left_alone_and_nothing_is_started(world: Deployment) -> None:
     world.stream = a_stream(start_timeout=1, heartbeat=60)
     run = world.says("STARTING", ago=120, token="by-hand")
     run.heartbeat, run.heartbeat_seconds = datetime.now(UTC).isoformat(), 60
@@ -454,11 +471,49 @@ def test_clearing_a_task_goes_on_with_the_budget_that_is_there(world: Deployment
     assert len(world.runner.started) == 4
 
 
-def test_clearing_a_task_keeps_the_pause(world: Deployment, slept: list[float]) -> None:
+def test_clearing_a_task_keeps_the_pause(world: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     world.control().submit(submission="dag run-1")
     world.fails(ago=4)
+    slept = sleep_until(monkeypatch, lambda: world.fails(ago=11))
     world.control().submit(submission="dag run-1")
     assert [round(pause) for pause in slept] == [6]
+    assert kinds(world) == ["submit", "restart"]
+
+
+def test_a_stream_that_somebody_else_restarts_during_the_pause_is_attached_to(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.control().submit(submission="dag run-1")
+    world.fails(ago=4)
+
+    def restarted() -> None:
+        control = world.control(by="the watchdog")
+        control.resume(control.status())
+        world.says("STARTING", "RUNNING")
+
+    sleep_until(monkeypatch, restarted)
+    assert world.control().submit(submission="dag run-1").state == "RUNNING"
+    assert (len(world.runner.started), kinds(world)) == (2, ["submit", "restart"])
+
+
+def test_where_nobody_can_start_it_no_attempt_counts(world: Deployment) -> None:
+    world.control().submit()
+    world.fails(ago=11)
+    control = world.control(runner=None)
+    with pytest.raises(CkptError, match="no runner"):
+        control.resume(control.status())
+    with pytest.raises(CkptError, match="no runner"):
+        control.submit()
+    assert kinds(world) == ["submit"]
+
+
+def test_who_is_given_up_is_told_how_to_begin_anew(world: Deployment) -> None:
+    world.stream = a_stream(restart=NoRestart())
+    world.control().submit()
+    world.fails()
+    control = world.control()
+    with pytest.raises(GivenUp, match=f"airflow-ckpt resume {world.stream.checkpoint} --new-budget"):
+        control.plan_resume(control.status())
 
 
 def test_another_submission_of_a_failed_stream_begins_a_new_budget(world: Deployment, slept: list[float]) -> None:
