@@ -8,7 +8,7 @@ from dataclasses import replace
 from airflow_ckpt.verify.audit import account, expected_of
 from airflow_ckpt.verify.plan import SINK, Plan, Target
 from airflow_ckpt.verify.sink_check import compare, compare_dead_letters, with_found
-from airflow_ckpt.verify.verdict import Finding, Verdict
+from airflow_ckpt.verify.verdict import TRUNCATED, Finding, Verdict
 from ckpt_stream.sink_facts import Scan
 
 
@@ -60,6 +60,9 @@ def _sink(verdict: Verdict, target: Target, scan: Scan) -> None:
         verdict.findings.extend(differences)
         _numbers_from_sums(verdict, differences)
     verdict.altered = sum(f.kind == "altered" for f in differences)
+    if any(f.kind == TRUNCATED and f.topic == target.topic for f in verdict.findings):
+        # Of what was deleted nobody knows whether it had been there.
+        verdict.lost = verdict.lost or None
 
 
 def _numbers_from_sums(verdict: Verdict, differences: Sequence[Finding]) -> None:

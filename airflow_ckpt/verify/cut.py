@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_ckpt.kafka.offsets import Ends
 from airflow_ckpt.verify.ledger_check import Batch
@@ -28,6 +28,15 @@ class Cut:
     boundaries: Boundaries
     #: The newest batch was left out because it is in flight.
     left_out: int | None = None
+
+    def after_retention(self, earliest: Mapping[int, int]) -> Cut:
+        """The batches of which retention has deleted nothing: those that begin where the topic does, or later."""
+        begins = self.boundaries.offsets
+        whole = [i for i in range(len(self.batches)) if all(o[i] >= earliest.get(p, 0) for p, o in begins.items())]
+        first = whole[0] if whole else len(self.batches)
+        rest = Boundaries(self.boundaries.numbers[first:], {p: offsets[first:] for p, offsets in begins.items()})
+        start = {p: rest.offsets[p][0] if rest.offsets.get(p) else stop for p, stop in self.end.items()}
+        return replace(self, batches=self.batches[first:], start=start, boundaries=rest)
 
 
 def take_cut(

@@ -33,9 +33,9 @@ def verified_until(files: FsspecFiles, depth: str) -> int | None:
 def note(files: FsspecFiles, document: Mapping[str, Any]) -> None:
     """Move the mark as the verdict allows.
 
-    What is clean moves it. What the ledger has forgotten or retention has deleted can never be verified: that was reported,
-    once, and the mark moves on, unless a violation is the last that was heard. A violation stays where it is until somebody
-    verifies from a batch of their choice and finds that clean.
+    What is clean moves it, if no batch lies between the mark and the range. What the ledger has forgotten or retention has
+    deleted can never be verified: that was reported, once, and the mark moves on, unless a violation is the last that was
+    heard. A violation stays where it is until somebody verifies from a batch of their choice and finds that clean.
     """
     marks, depth, reached = _read(files), document["depth"], document.get("reached")
     if depth not in COVERED_BY:
@@ -43,10 +43,15 @@ def note(files: FsspecFiles, document: Mapping[str, Any]) -> None:
     mark = marks.get(depth, {})
     kinds = {finding["kind"] for finding in document["findings"]}
     gone = bool(kinds) and kinds <= {HISTORY, TRUNCATED}
+    violated = mark.get("verdict") == VIOLATED
     if document["verdict"] == VIOLATED:
         marks[depth] = {**mark, "verdict": VIOLATED}
-    elif reached and (document["verdict"] == CLEAN or (gone and mark.get("verdict") != VIOLATED)):
-        same = mark.get("query_id") == reached["query_id"] and mark.get("verdict") != VIOLATED
+    elif reached and (document["verdict"] == CLEAN or (gone and not violated)):
+        same = mark.get("query_id") == reached["query_id"] and not violated
+        begin = int(mark["batch"]) + 1 if same else 0
+        if document["since"] > begin and not violated:
+            log.info("the batches from %s on are still to be verified: the mark stays", begin)
+            return
         batch = max(int(mark["batch"]), reached["batch"]) if same else reached["batch"]
         marks[depth] = {**reached, "batch": batch, "verdict": document["verdict"]}
         if gone:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from airflow_ckpt.verify.cut import Cut
 from airflow_ckpt.verify.ledger_check import Batch, source_span
 from airflow_ckpt.verify.verdict import TRUNCATED, BatchSums, Finding
 from ckpt_stream.checksum import MASK
@@ -71,20 +72,21 @@ def with_found(batches: Sequence[BatchSums], scan: Scan) -> list[BatchSums]:
     return [replace(b, found=scan.batches.get(b.batch, Sums()).records) for b in batches]
 
 
-def check_retention(
-    batches: Sequence[Batch], start: Mapping[int, int], earliest: Mapping[int, int], topic: str, policy: str
-) -> Iterator[Finding]:
+def check_retention(cut: Cut, earliest: Mapping[int, int], topic: str, policy: str) -> Iterator[Finding]:
     """What retention or compaction may have taken away keeps us from telling; it is not called clean."""
-    gone = {p: (offset, earliest[p]) for p, offset in start.items() if earliest.get(p, 0) > offset}
-    if gone and batches:
+    gone = {p: (offset, earliest[p]) for p, offset in cut.start.items() if earliest.get(p, 0) > offset}
+    if gone and cut.batches:
         partition, (wanted, first) = next(iter(gone.items()))
+        left = cut.after_retention(earliest).batches
+        last = cut.batches[len(cut.batches) - len(left) - 1].number
         yield Finding(
             TRUNCATED,
-            f"{topic}-{partition} begins at offset {first}, the range at {wanted}: retention has deleted records of it.",
-            "verify more often than the sink's retention, or a later range",
-            topic=topic, partition=partition, offset=wanted, violation=False,
+            f"{topic}-{partition} begins at offset {first}, the range at {wanted}: retention has deleted records of it. "
+            f"Nobody can tell about batches {cut.batches[0].number} to {last}.",
+            "verify more often than the sink's retention" + (f", or from batch {left[0].number} on" if left else ""),
+            batch=last, topic=topic, partition=partition, offset=wanted, violation=False,
         )  # fmt: skip
-    if "compact" in policy and batches:
+    if "compact" in policy and cut.batches:
         yield Finding(
             "sink_compacted",
             f"{topic} has cleanup.policy={policy}: compaction removes records that were delivered.",

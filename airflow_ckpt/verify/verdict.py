@@ -56,6 +56,8 @@ class Verdict:
 
     stream: str
     depth: str
+    #: The batch at which the range begins that was asked for; it need not exist.
+    since: int = 0
     first_batch: int | None = None
     last_batch: int | None = None
     source_records: int | None = None

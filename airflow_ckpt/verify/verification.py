@@ -26,7 +26,7 @@ from airflow_ckpt.verify.readers import scan_sums
 from airflow_ckpt.verify.sink_check import check_retention, sums
 from airflow_ckpt.verify.sink_scan import Progress, scan
 from airflow_ckpt.verify.transactions import check_open
-from airflow_ckpt.verify.verdict import HISTORY, LEDGER, SINK, Finding, Verdict
+from airflow_ckpt.verify.verdict import HISTORY, LEDGER, SINK, TRUNCATED, Finding, Verdict
 from ckpt_stream.decision import CheckpointEnd
 from ckpt_stream.files import ReadableFiles
 from ckpt_stream.ledger import LedgerRecord, Offsets, ledger_topic
@@ -88,7 +88,8 @@ def plan(
             'with "recompute": {"result": <file>} in its configuration.'
         )
     begun = time.perf_counter()
-    verdict = Verdict(subject.stream, depth, time=datetime.now(UTC).isoformat(timespec="seconds"))
+    begin = 0 if batches.after is None else batches.after + 1
+    verdict = Verdict(subject.stream, depth, since=begin, time=datetime.now(UTC).isoformat(timespec="seconds"))
     look = _Look(subject)
     made = Plan(verdict)
     if look.ends(subject.sink) is None:
@@ -213,11 +214,19 @@ def _check_ledger(verdict: Verdict, subject: Subject, look: _Look, wanted: Range
 
 def _sink_target(verdict: Verdict, subject: Subject, look: _Look, cut: Cut, ends: Ends) -> Iterator[Target]:
     policy = topic_settings(look.admin, subject.sink).get("cleanup.policy", "delete")
-    unknown = list(check_retention(cut.batches, cut.start, ends.earliest, subject.sink, policy))
+    unknown = list(check_retention(cut, ends.earliest, subject.sink, policy))
     verdict.findings.extend(unknown)
+    for rest in _readable(cut, unknown, ends):
+        audited = bool(rest.batches) and all(r.audited for b in rest.batches for r in b.lanes.values())
+        yield Target.of(rest, subject.sink, SINK_ROLE, audited=audited)
+
+
+def _readable(cut: Cut, unknown: Sequence[Finding], ends: Ends) -> Iterator[Cut]:
+    """What can be read in spite of the findings: all, or what retention has left."""
     if not unknown:
-        audited = bool(cut.batches) and all(r.audited for b in cut.batches for r in b.lanes.values())
-        yield Target.of(cut, subject.sink, SINK_ROLE, audited=audited)
+        yield cut
+    elif all(finding.kind == TRUNCATED for finding in unknown) and (rest := cut.after_retention(ends.earliest)).batches:
+        yield rest
 
 
 def _dead_letter_targets(verdict: Verdict, look: _Look, cut: Cut) -> Iterator[Target]:
@@ -232,11 +241,11 @@ def _dead_letter_targets(verdict: Verdict, look: _Look, cut: Cut) -> Iterator[Ta
         beside = cut_beside(cut.batches, look.read_settled(), ends, topic)
         beside = replace(beside, batches=[_dead_letters_of(b, topic) for b in cut.batches])
         policy = topic_settings(look.admin, topic).get("cleanup.policy", "delete")
-        unknown = list(check_retention(beside.batches, beside.start, ends.earliest, topic, policy))
+        unknown = list(check_retention(beside, ends.earliest, topic, policy))
         unknown += _check_new_partitions(cut.batches, ends, topic)
         verdict.findings.extend(unknown)
-        if not unknown:
-            yield Target.of(beside, topic, DEAD_LETTERS)
+        for rest in _readable(beside, unknown, ends):
+            yield Target.of(rest, topic, DEAD_LETTERS)
 
 
 def _check_new_partitions(batches: Sequence[Batch], ends: Ends, topic: str) -> Iterator[Finding]:
@@ -268,13 +277,25 @@ def _dead_letters_of(batch: Batch, topic: str) -> Batch:
 
 
 def _check_history(batches: list[Batch], cut: Cut, wanted: Range) -> Iterator[Finding]:
-    """A ledger that no longer reaches back to the start of the range keeps us from telling."""
-    if not batches:
-        if wanted.after is None:
-            yield Finding("no_batches", "The ledger holds no batch yet.", "let the stream run first", violation=False)
-        return
-    first = batches[0].number
+    """A ledger that does not hold the range, or not all of it, keeps us from telling."""
     begin = 0 if wanted.after is None else wanted.after + 1
+    if not batches:
+        what = "The ledger holds no batch yet."
+        helps = "let the stream run first"
+        if begin > 0:
+            what = f"The range begins at batch {begin}, and the ledger holds no batch at all."
+            helps = "look at `airflow-ckpt ledger show`: it was emptied or made anew"
+        yield Finding("no_batches", what, helps, violation=False)
+        return
+    first, newest = batches[0].number, batches[-1].number
+    if begin > newest + 1:
+        yield Finding(
+            "not_there_yet",
+            f"The range begins at batch {begin}, the ledger's newest is {newest}.",
+            "choose an earlier batch; if it was verified before, the ledger has lost batches: `airflow-ckpt ledger show`",
+            batch=begin,
+            violation=False,
+        )
     if first > begin:
         yield Finding(
             HISTORY,

@@ -310,6 +310,41 @@ def test_a_sink_truncated_by_retention_is_not_called_clean(two_batches: Written)
     assert verdict.lost is None
 
 
+def test_what_retention_has_left_is_verified(written: Callable[..., Written]) -> None:
+    sink = written()
+    for _ in range(3):
+        sink.batch(rows(30))
+    begin = sink.ends()[sink.sink]
+    sink.batch(rows(30))
+    begin_of_last = sink.ends()[sink.sink]
+    sink.batch(rows(30))
+    admin = AdminClient(dict(sink.kafka))
+    # All of batches 0 to 2, and a part of batch 3.
+    for future in admin.delete_records(
+        [TopicPartition(sink.sink, int(p), o + 1 if begin_of_last[p] > o + 1 else o) for p, o in begin.items()]
+    ).values():
+        future.result(30)
+    verdict = sink.verdict()
+    (finding,) = verdict.findings
+    assert (finding.kind, verdict.verdict) == ("sink_truncated", UNKNOWN)
+    assert "batches 0 to 3" in finding.what
+    assert "from batch 4 on" in finding.helps
+    assert (verdict.sink_committed, verdict.lost, verdict.reached) == (30, None, {"batch": 4, "query_id": "q"})
+
+    sink.plain("k1", "of somebody else")
+    assert sink.verdict().verdict == VIOLATED
+
+
+@pytest.mark.parametrize("after", [0, 7])
+def test_a_range_that_the_ledger_does_not_hold_is_not_called_clean(written: Callable[..., Written], after: int) -> None:
+    sink = written()
+    assert kinds(sink.verdict(batches=Range(after=after))) == {"no_batches"}
+    sink.batch(rows(10))
+    verdict = sink.verdict(batches=Range(after=after))
+    assert kinds(verdict) == (set() if after == 0 else {"not_there_yet"})
+    assert verdict.since == after + 1
+
+
 def test_a_compacted_sink_is_not_called_clean(written: Callable[..., Written]) -> None:
     sink = written(cleanup_policy="compact")
     sink.batch(rows(10))

@@ -28,8 +28,10 @@ def files(tmp_path: Path) -> FsspecFiles:
     return files
 
 
-def verdict(batch: int | None, *findings: Finding, depth: str = "sink", query: str = "q1") -> dict[str, Any]:
-    found = Verdict("orders", depth, findings=list(findings))
+def verdict(
+    batch: int | None, *findings: Finding, depth: str = "sink", query: str = "q1", since: int = 0
+) -> dict[str, Any]:
+    found = Verdict("orders", depth, findings=list(findings), since=since)
     found.reached = None if batch is None else {"batch": batch, "query_id": query}
     document: dict[str, Any] = json.loads(json.dumps(found.as_dict()))
     return document
@@ -43,6 +45,19 @@ def test_a_clean_verdict_moves_it_and_never_back(files: FsspecFiles) -> None:
     for batch, until in ((7, 7), (9, 9), (3, 9)):
         note(files, verdict(batch))
         assert verified_until(files, "sink") == until
+
+
+@pytest.mark.parametrize(("since", "until"), [(0, 9), (5, 9), (6, 9), (7, 5)])
+def test_a_range_that_leaves_batches_out_does_not_move_it(files: FsspecFiles, since: int, until: int) -> None:
+    """Else the batches between would never be verified by anybody, and nobody would know."""
+    note(files, verdict(5))
+    note(files, verdict(9, since=since))
+    assert verified_until(files, "sink") == until
+
+
+def test_the_first_range_begins_at_the_first_batch(files: FsspecFiles) -> None:
+    note(files, verdict(9, since=3))
+    assert verified_until(files, "sink") is None
 
 
 def test_a_look_at_the_ledger_alone_is_no_look_at_the_sink(files: FsspecFiles) -> None:
@@ -96,8 +111,9 @@ def test_a_violation_is_not_forgotten_with_the_ledger(files: FsspecFiles) -> Non
     note(files, verdict(50, FORGOTTEN))
     assert verified_until(files, "sink") == 5
     # Somebody has looked at it and verifies from a batch behind it.
-    note(files, verdict(60))
-    note(files, verdict(90, FORGOTTEN))
+    note(files, verdict(60, since=20))
+    assert verified_until(files, "sink") == 60
+    note(files, verdict(90, FORGOTTEN, since=61))
     assert verified_until(files, "sink") == 90
 
 
