@@ -1,4 +1,4 @@
-# Everything is installed into .uv and .venv of this folder; nothing outside is changed.
+# Python packages are installed into .uv and .venv of this folder; jars and the local stack go where `make status` shows.
 PYTHON ?= python3
 UV_VERSION := 0.13.8
 UV := .uv/bin/uv

@@ -9,10 +9,11 @@ from pathlib import Path
 from airflow.providers.apache.kafka.hooks.client import KafkaAdminClientHook
 from airflow.providers.apache.kafka.hooks.produce import KafkaProducerHook
 from airflow.sdk import DAG, Param, task
+from airflow.sdk.exceptions import AirflowFailException
 from streams import CHECKPOINTS, RETRY
 
 from airflow_ckpt import ExactlyOnceVerifyOperator, FixedDelay, SparkStreamSuperviseOperator, Stream
-from airflow_ckpt.kafka.offsets import records_in
+from airflow_ckpt.kafka.fill import fill
 from ckpt_stream.crash import BETWEEN_LANES, DRIVER_POINTS, POINTS
 from ckpt_stream.ledger import ledger_topic
 
@@ -66,15 +67,11 @@ with DAG(
     def light_the_fire(source: str, sink: str, params: dict[str, int]) -> int:
         """Scratch topics, and records in the source: a second try adds what the first has not sent."""
         if params["point"] == BETWEEN_LANES and params["lanes"] < 2:
-            raise ValueError("between_lanes is a point of the second lane: ask for two or more")
+            raise AirflowFailException("between_lanes is a point of the second lane: ask for two or more")
         admin = KafkaAdminClientHook(stream.kafka_conn_id)
         admin.create_topic([(source, 2, -1), (sink, 2, -1)])
         producer = KafkaProducerHook(stream.kafka_conn_id).get_producer()
-        for number in range(records_in(admin.get_conn, source), params["records"]):
-            producer.produce(source, key=str(number % 97), value=str(number), on_delivery=None)
-            producer.poll(0)
-        if unsent := producer.flush(60):
-            raise RuntimeError(f"{unsent} records were not taken by Kafka")
+        fill(admin.get_conn, producer, source, ((str(n % 97), str(n)) for n in range(params["records"])))
         return params["records"]
 
     run = SparkStreamSuperviseOperator(task_id="run_die_resume", stream=stream, until="finished", deferrable=True)
@@ -89,9 +86,11 @@ with DAG(
         files = StreamHook(Stream.from_dict(declared)).get_conn().sources.files
         deaths = [entry for entry in read_history(files) if entry["kind"] == "restart"]
         if not deaths:
-            raise ValueError(f"nobody died at {params['point']}; on a cluster choose one of {', '.join(DRIVER_POINTS)}")
+            raise AirflowFailException(
+                f"nobody died at {params['point']}; on a cluster choose one of {', '.join(DRIVER_POINTS)}"
+            )
         if verdict["sink_committed"] != records:
-            raise ValueError(f"{records} records went in, {verdict['sink_committed']} came out")
+            raise AirflowFailException(f"{records} records went in, {verdict['sink_committed']} came out")
         line = f"{params['point']}: {deaths[0]['after_state']}, {deaths[0]['reason']}; resumed: {records} records once"
         print(line)
         return line
@@ -101,7 +100,11 @@ with DAG(
         """A drill that went well leaves its checkpoint, with the verdict, and nothing else."""
         scratch = Stream.from_dict(declared)
         topics = [*scratch.config.source, scratch.sink, ledger_topic(scratch.config.sink_id)]
-        KafkaAdminClientHook(scratch.kafka_conn_id).delete_topic(topics)
+        admin = KafkaAdminClientHook(scratch.kafka_conn_id)
+        # A first try may have deleted some.
+        there = admin.get_conn.list_topics(timeout=30).topics
+        if found := [topic for topic in topics if topic in there]:
+            admin.delete_topic(found)
         Path(hit).unlink(missing_ok=True)
 
     records = light_the_fire(f"{NAME}_source", f"{NAME}_sink")

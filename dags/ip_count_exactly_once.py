@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param, task
 from streams import RETRY, ip_count
 
@@ -14,7 +15,7 @@ from airflow_ckpt import (
     SparkStreamSuperviseOperator,
 )
 
-TOPIC = {"type": "string", "pattern": r"^[A-Za-z0-9._-]{1,200}$"}
+TOPIC = {"type": "string", "pattern": r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}$"}
 
 with DAG(
     dag_id="ip_count_exactly_once",
@@ -39,7 +40,8 @@ with DAG(
         "guarantee": Param(
             "exactly_once", type="string", enum=["exactly_once", "at_least_once"], title="Guarantee", section="Stream",
             values_display={"exactly_once": "exactly once (transactions)", "at_least_once": "at least once (Spark's sink)"},
-            description="At least once is Spark's own sink: for comparison only, a crash doubles records.",
+            description="At least once is Spark's own sink, for comparison: a crash doubles records, and as it keeps no ledger, "
+            "nothing can be verified and the run ends as failed.",
         ),
         "trigger_seconds": Param(
             5, type="number", minimum=0, maximum=3600, title="Trigger interval, s", section="Stream",
@@ -67,7 +69,7 @@ with DAG(
             description="Off: the stream goes on when this run is over, as streams do.",
         ),
         "crash": Param(
-            "", type=["null", "string"], title="Crash orders (fire drill)", section="Fire drill",
+            "", type=["null", "string"], pattern=r"^\s*($|[\[{])", title="Crash orders (fire drill)", section="Fire drill",
             description="JSON for CKPT_CRASH: where the driver is to kill itself. Empty: nowhere.",
         ),
     },
@@ -93,12 +95,17 @@ with DAG(
     verify = ExactlyOnceVerifyOperator(task_id="verify", stream=stream, since="{{ params.since }}", count_aborted=True)
 
     resume = SparkStreamResumeOperator(task_id="resume", stream=stream, deferrable=True, trigger_rule="one_failed")
-    catch_up = SparkStreamSuperviseOperator(task_id="catch_up", stream=stream, until="drained", deferrable=True)
-    verify_again = ExactlyOnceVerifyOperator(
-        task_id="verify_again", stream=stream, since="{{ params.since }}", count_aborted=True
+    # Whoever has stopped the stream meanwhile wants it to stay stopped.
+    catch_up = SparkStreamSuperviseOperator(
+        task_id="catch_up", stream=stream, until="drained", start=False, deferrable=True
     )
+    # The same range as the first time: what was reported then is not forgotten.
+    since = "{{ (ti.xcom_pull(task_ids='verify', key='verdict') or {}).get('since', params.since) }}"
+    verify_again = ExactlyOnceVerifyOperator(task_id="verify_again", stream=stream, since=since, count_aborted=True)
+    # The run is as good as its last verification.
+    verified = EmptyOperator(task_id="verified", trigger_rule="one_success")
 
-    @task.short_circuit(trigger_rule="one_success")
+    @task.short_circuit(trigger_rule="all_done")
     def stop_wanted(params: dict[str, object]) -> bool:
         """Whether the form says that the stream is to end with this run."""
         return bool(params["stop_afterwards"])
@@ -107,4 +114,5 @@ with DAG(
 
     submit >> progress >> verify
     [submit, progress, verify] >> resume >> catch_up >> verify_again
+    [verify, verify_again] >> verified
     [verify, verify_again] >> stop_wanted() >> stop

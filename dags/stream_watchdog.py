@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, Param, task, task_group
+from airflow.sdk.exceptions import AirflowFailException
 from streams import ALERTS, RETRY, WATCHED
 
 from airflow_ckpt import ExactlyOnceVerifyOperator, SparkStreamResumeOperator, Stream
@@ -43,7 +44,8 @@ with DAG(
         ),
         "since": Param(
             "last", type="string", pattern=r"^(last|start|\d+)$", title="Verify from",
-            description="last: what is new. A batch number: go on from there, for instance behind a violation that is known.",
+            description="last: what is new. A batch number, for one stream: go on from there, for instance behind a "
+            "violation that is known.",
         ),
     },
 ) as dag:  # fmt: skip
@@ -56,6 +58,8 @@ with DAG(
                 """Say how the stream is and what is in its way; go on only if it is meant and was ever started."""
                 if params["stream"] not in ("all", stream.name):
                     return False
+                if params["stream"] == "all" and params["since"].isdecimal():
+                    raise AirflowFailException("a batch number is one stream's: choose the stream in the form too")
                 control = StreamHook(stream, by="stream_watchdog").get_conn()
                 found = control.status(lag_seconds=True)
                 log.info("%s", found.line())

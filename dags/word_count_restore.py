@@ -12,10 +12,11 @@ from datetime import datetime
 from airflow.providers.apache.kafka.hooks.client import KafkaAdminClientHook
 from airflow.providers.apache.kafka.hooks.produce import KafkaProducerHook
 from airflow.sdk import DAG, Param, task
+from airflow.sdk.exceptions import AirflowFailException
 from streams import RETRY, word_count
 
 from airflow_ckpt import SparkStreamSuperviseOperator, Stream
-from airflow_ckpt.kafka.offsets import records_in
+from airflow_ckpt.kafka.fill import fill
 
 NAME = "word_count_restore_{{ dag_run.run_after.strftime('%Y%m%dT%H%M%S') }}"
 
@@ -60,12 +61,8 @@ with DAG(
         """Make two topics, and say the words, each once: a second try goes on where the first ended."""
         admin = KafkaAdminClientHook(stream.kafka_conn_id)
         admin.create_topic([(source, 1, -1), (sink, 1, -1)])
-        said = records_in(admin.get_conn, source)
         producer = KafkaProducerHook(stream.kafka_conn_id).get_producer()
-        for word in params["words"].split()[said:]:
-            producer.produce(source, value=word)
-        if unsent := producer.flush(30):
-            raise RuntimeError(f"{unsent} words were not taken by Kafka")
+        fill(admin.get_conn, producer, source, ((None, word) for word in params["words"].split()))
 
     count = SparkStreamSuperviseOperator(task_id="count_words", stream=stream, until="finished", deferrable=True)
 
@@ -87,9 +84,9 @@ with DAG(
         state = control.status().state
         print(f"counts: {counts}; {len(restarts)} restarts, {pauses} seconds after their failures; then {state}")
         if counts != (wanted := table(params["words"].split())):
-            raise ValueError(f"the sink holds {counts}, not {wanted}")
+            raise AirflowFailException(f"the sink holds {counts}, not {wanted}")
         if state != "FAILED" or len(restarts) != 3 or min(pauses) < 10:
-            raise ValueError("expected three restarts, each at least 10 s after its failure, and then FAILED")
+            raise AirflowFailException("expected three restarts, each at least 10 s after its failure, and then FAILED")
         return counts
 
     say_words(f"{NAME}_source", f"{NAME}_sink") >> count >> check_table(stream.as_dict())

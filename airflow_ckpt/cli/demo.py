@@ -46,7 +46,7 @@ def demo(
             with undisturbed():
                 stack.down(home)
     if keep:
-        out.step(f"stop it with: airflow-ckpt local down --home {home}")
+        out.step(f"stop it with: {stack.command(home, 'local down')}")
     if as_json:
         sys.stdout.write(json.dumps({k: v for k, v in value.items() if k not in ("batches", "password")}) + "\n")
     raise typer.Exit(0 if value["result"] == "PASS" else 1)

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from airflow_ckpt.cli.kafka_options import AsJson, Bootstrap, KafkaConfig, kafka_settings
 from airflow_ckpt.cli.output import Result, output_for
+from airflow_ckpt.cli.streams import WebHdfs
 from airflow_ckpt.exceptions import CkptError
 
 app = typer.Typer(help="Look at a sink's ledger, and repair it after a refusal.", no_args_is_help=True)
@@ -72,20 +73,17 @@ def rebuild(
     ] = None,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
+    webhdfs: WebHdfs = None,
     as_json: AsJson = False,
 ) -> None:
     """Anchor the ledger at the checkpoint anew, after the ledger was lost or the sink topic exchanged."""
-    from airflow_ckpt.checkpoint.files import FsspecFiles
+    from airflow_ckpt.checkpoint.locations import open_files, readable
     from ckpt_stream.repair import rebuild as rebuild_ledger
 
-    done = rebuild_ledger(
-        FsspecFiles(checkpoint),
-        kafka_settings(bootstrap, kafka_config),
-        sink_id=sink_id,
-        sink=sink,
-        lanes=lanes,
-        in_doubt=in_doubt,
-    )
+    kafka = kafka_settings(bootstrap, kafka_config)
+    with readable(checkpoint):
+        files = open_files(checkpoint, webhdfs)
+        done = rebuild_ledger(files, kafka, sink_id=sink_id, sink=sink, lanes=lanes, in_doubt=in_doubt)
     value = {"topic": done.topic, "batch": done.batch, "lanes": done.lanes}
     output_for(as_json).result(value, lambda v: f"{v['topic']}: {v['lanes']} lane(s) anchored at batch {v['batch']}")
 

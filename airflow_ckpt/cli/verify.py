@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +12,7 @@ import typer
 
 from airflow_ckpt.cli.kafka_options import AsJson, Bootstrap, KafkaConfig, kafka_settings
 from airflow_ckpt.cli.output import output_for
+from airflow_ckpt.cli.streams import WebHdfs
 
 
 def verify(
@@ -40,10 +41,11 @@ def verify(
     html: Annotated[Path | None, typer.Option(help="Also write the report to this file.")] = None,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
+    webhdfs: WebHdfs = None,
     as_json: AsJson = False,
 ) -> None:
     """Verify that every record is in the sink exactly once. Exit code 0 clean, 1 violated, 2 could not tell."""
-    from airflow_ckpt.checkpoint.files import FsspecFiles
+    from airflow_ckpt.checkpoint.locations import open_files, readable
     from airflow_ckpt.checkpoint.runs import current_run
     from airflow_ckpt.exceptions import CkptError
     from airflow_ckpt.verify.foreign import verify_foreign
@@ -71,19 +73,21 @@ def verify(
                     progress=progress,
                 )
             else:
-                files = FsspecFiles(checkpoint) if checkpoint else None
                 name = sink_id or sink
-                subject = Subject(name, kafka, name, sink, group, files, transaction_timeout)
-                verdict = verify_stream(
-                    subject, depth=depth, batches=Range(after, until), count_aborted=count_aborted, progress=progress
-                )
+                with readable(checkpoint) if checkpoint else nullcontext():
+                    files = open_files(checkpoint, webhdfs) if checkpoint else None
+                    subject = Subject(name, kafka, name, sink, group, files, transaction_timeout)
+                    wanted = Range(after, until)
+                    verdict = verify_stream(
+                        subject, depth=depth, batches=wanted, count_aborted=count_aborted, progress=progress
+                    )
     except (CkptError, StreamError) as error:
         # Not to be mistaken for a verdict: 1 would say that records were lost or doubled.
         sys.stderr.write(f"airflow-ckpt: could not tell: {error}\n")
         raise typer.Exit(EXIT_CODES[UNKNOWN]) from error
     document = verdict.as_dict()
     if html is not None:
-        run = current_run(FsspecFiles(checkpoint)) if checkpoint else None
+        run = current_run(open_files(checkpoint, webhdfs)) if checkpoint else None
         html.write_text(as_html(document, run.batches if run else ()))
     output_for(as_json).result(document, as_text)
     raise typer.Exit(verdict.exit_code)

@@ -128,15 +128,15 @@ def _summary(home: Path, kafka: KafkaCluster) -> dict[str, Any]:
         "home": str(home),
         "kafka": {name: kafka_status[name] for name in ("bootstrap", "sasl_bootstrap")},
         "airflow": None,
-        "next": _command(home, "local status"),
-        "stop": _command(home, "local down"),
+        "next": command(home, "local status"),
+        "stop": command(home, "local down"),
     }
     if airflow.is_healthy():
         summary["airflow"] = {"url": airflow.url, "username": airflow.username, "password": airflow.password}
     return summary
 
 
-def _command(home: Path, words: str) -> str:
+def command(home: Path, words: str) -> str:
     """A command as the user can type it here and now: with its path and with the home, if they are needed."""
     program = Path(sys.executable).with_name("airflow-ckpt")
     on_path = shutil.which("airflow-ckpt")

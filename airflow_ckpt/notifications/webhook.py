@@ -8,6 +8,7 @@ from typing import Any
 import requests
 from airflow.providers.common.compat.sdk import BaseHook, BaseNotifier
 
+from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.notifications.tell import EVENTS, TASK_FAILED
 
 #: Whoever is told must not hold the stream up.
@@ -52,7 +53,19 @@ class StreamWebhookNotifier(BaseNotifier):
             address = f"{address.rstrip('/')}:{connection.port}"
         ti = context.get("ti")
         body = {**event, "text": self.text, "dag": getattr(ti, "dag_id", None), "run": getattr(ti, "run_id", None)}
-        requests.post(address, json=body, headers=headers, timeout=TIMEOUT_SECONDS).raise_for_status()
+        failure = _post(address, body, headers)
+        if failure:
+            # Without the address: a chat's holds its secret. And not as a cause: its text has the address too.
+            raise CkptError(f"The web hook of connection {self.http_conn_id} was not reached: {failure}.")
+
+
+def _post(address: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> str:
+    """What went wrong, or nothing."""
+    try:
+        answer = requests.post(address, json=body, headers=headers, timeout=TIMEOUT_SECONDS)
+    except requests.RequestException as e:
+        return type(e).__name__
+    return "" if answer.ok else f"it answered {answer.status_code} {answer.reason}"
 
 
 def _of_task(context: Mapping[str, Any]) -> dict[str, Any]:

@@ -120,6 +120,8 @@ class StreamOperator(BaseOperator):
         self.allow = tuple(allow)
         self.notify = (notify,) if callable(notify) else tuple(notify)
         self._control: StreamControl | None = None
+        #: The job beside the stream that this worker waits for.
+        self._job: Handle | None = None
 
     def render_template(self, content: Any, context: Any, jinja_env: Any = None, seen_oids: Any = None) -> Any:
         """A stream is immutable: rendering makes a new one."""
@@ -240,6 +242,7 @@ class StreamOperator(BaseOperator):
 
     def _job_here(self, step: Job, control: StreamControl) -> Event:
         handle, goal = Handle.from_dict(step.handle), self.goal()
+        self._job = handle
         while (ended := control.look_at_job(handle, step.result, goal)).outcome == WAITING:
             self.log.info("%s", ended.reason)
             time.sleep(self._poll_seconds)
@@ -291,6 +294,8 @@ class StreamOperator(BaseOperator):
 
     def on_kill(self) -> None:
         """The task is ended by hand: under five seconds are left."""
+        if self._job is not None and self._control is not None:
+            self._control.end_job(self._job)
         if self.on_kill_action == "leave" or self._control is None:
             return
         if self.on_kill_action == "stop":

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from airflow.providers.common.compat.sdk import AirflowFailException
+
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.operators.base import Done, Event, Pause, Step, StreamOperator, Wait, _moment
 from airflow_ckpt.streams.control import StreamControl
 from airflow_ckpt.streams.goal import REACHED, TIMEOUT, Goal
 from airflow_ckpt.streams.preflight import PreflightRefused
-from airflow_ckpt.streams.status import BROKEN, StreamStatus
+from airflow_ckpt.streams.status import BROKEN, ENDED_WELL, NEW, StreamStatus
 
 WHEN_DONE = ("leave", "stop")
 #: So long after a failure a restart that Kafka's or the checkpoint's absence prevents is tried again, at no cost.
@@ -25,6 +27,8 @@ class SparkStreamSuperviseOperator(StreamOperator):
 
     :param until: `"drained"` (all input that was there when the task began is committed), `"finished"` (the stream ends by
         itself), a timedelta, a batch number, offsets `{topic: {partition: offset}}`, or None: for ever
+    :param start: False: only look after a stream that is meant to run; one that was stopped on purpose, has finished or was
+        never started is a failure
     :param when_done: `leave` the stream running then (default), or `stop` it
     """
 
@@ -32,6 +36,7 @@ class SparkStreamSuperviseOperator(StreamOperator):
         self,
         *,
         until: str | timedelta | int | Mapping[str, Mapping[str, int]] | None = None,
+        start: bool = True,
         when_done: str = "leave",
         **kwargs: Any,
     ) -> None:
@@ -40,7 +45,7 @@ class SparkStreamSuperviseOperator(StreamOperator):
             raise CkptError(f"when_done={when_done!r} is none of {', '.join(WHEN_DONE)}.")
         if isinstance(until, str) and until not in ("drained", "finished"):
             raise CkptError(f'until={until!r} is neither "drained", "finished", a timedelta, a batch nor offsets.')
-        self.until, self.when_done = until, when_done
+        self.until, self.start, self.when_done = until, start, when_done
 
     def _target(self, control: StreamControl) -> Goal:
         until = self.until
@@ -58,6 +63,8 @@ class SparkStreamSuperviseOperator(StreamOperator):
 
     def begin(self, context: Any, control: StreamControl) -> Step:
         target = self._target(control)
+        if not self.start and (found := control.status()).state in (*ENDED_WELL, NEW):
+            raise AirflowFailException(f"{found.line()}: somebody meant it to be so, and this task starts nothing")
         status = control.submit(submission=self.submission(context), allow=self.allow)
         self._show(context, status)
         return Wait(target, "look_again")
@@ -110,13 +117,13 @@ class SparkStreamSuperviseOperator(StreamOperator):
         return Goal.from_dict(goal) if goal else self._target(control)
 
     def _finish(self, control: StreamControl, event: Event) -> Step:
-        if self.when_done == "stop" and (event["status"] or {}).get("state") not in ("STOPPED", "FINISHED"):
+        if self.when_done == "stop" and (event["status"] or {}).get("state") not in ENDED_WELL:
             control.request_stop("supervision has reached its goal")
             return Wait(Goal(ended=True), "has_stopped")
         return Done(event["status"])
 
     def has_stopped(self, context: Any, control: StreamControl, event: Event) -> Step:
-        if (event["status"] or {}).get("state") not in ("STOPPED", "FINISHED"):
+        if (event["status"] or {}).get("state") not in ENDED_WELL:
             raise self.fail(control, event)
         return Done(event["status"])
 

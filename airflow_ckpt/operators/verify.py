@@ -179,6 +179,8 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         text = control.sources.files.read(f"{VERDICTS}/{handle.token}.result")
         if event["outcome"] != REACHED or text is None:
             self.log.error("the end of the job's log:\n%s", control.runner.log_tail(handle, 30))
+            # One that is not over in time would go on beside the next try's.
+            control.end_job(handle)
             raise CkptError(f"The verification's Spark job gave no result: {event['reason']}")
         return handle.token, text
 

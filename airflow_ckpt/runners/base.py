@@ -67,7 +67,7 @@ class Launch:
     env: Mapping[str, str]
     #: A folder of this run alone, on this machine: configuration, library, log, exit status.
     folder: Path
-    #: Files that must be gone when the driver has read them.
+    #: Files that must be gone when the driver has ended, or spark-submit has handed them over.
     secret_files: tuple[str, ...] = ()
 
 

@@ -228,6 +228,15 @@ class StreamControl:
             return Outcome(WAITING, line)
         return Outcome(REACHED if state.exit_code == 0 else FAILED, line)
 
+    def end_job(self, handle: Handle, *, wait: float = 0.0) -> None:
+        """End a job beside the stream that nobody waits for any more."""
+        try:
+            state = self.runner.kill(handle, wait=wait)
+        except RunnerError as e:
+            log.warning("the job %s could not be ended: %s", handle.id, e)
+        else:
+            log.info("ended the job %s: %s", handle.id, state.detail or state.state)
+
     def request_stop(self, reason: str = "") -> StreamStatus:
         """Ask the running driver to end after its batch. Asking one that does not run changes nothing."""
         status = self.status()

@@ -12,6 +12,8 @@ from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.streams.duration import Duration, to_timedelta
 from airflow_ckpt.streams.restart import ExponentialDelay, RestartStrategy, strategy_from
 from ckpt_stream.config import StreamConfig
+from ckpt_stream.crash import ENVIRONMENT as CRASH_ORDERS
+from ckpt_stream.crash import orders_in
 from ckpt_stream.errors import ConfigError
 from ckpt_stream.security import is_secret
 
@@ -147,11 +149,17 @@ class Stream:
         if self.runner not in RUNNERS and not is_template(self.runner):
             raise BadStream(f"Stream(runner={self.runner!r}) is none of {', '.join(RUNNERS)}.")
         for name in ("spark_conf", "storage_options", "source_options", "options", "env"):
-            if leaked := [key for key in getattr(self, name) if is_secret(key) and not key.startswith(REFERENCES)]:
+            keys = _names(getattr(self, name))
+            if leaked := [key for key in keys if is_secret(key) and not key.startswith(REFERENCES)]:
                 raise BadStream(
                     f"Stream({name}=...) holds secrets ({', '.join(sorted(leaked))}), which would show in the DAG's source, the "
                     "UI and the database. Put them into a connection (kafka_conn_id, spark_conn_id, checkpoint_conn_id)."
                 )
+        if not is_template(orders := str(self.env.get(CRASH_ORDERS, ""))):
+            try:
+                orders_in(orders)
+            except ValueError as e:
+                raise BadStream(f"Stream(env=...): {CRASH_ORDERS} is no crash order: {e}") from e
         if not self.has_templates:
             self._config({"bootstrap.servers": "checked-when-the-dag-is-parsed:0"})
 
@@ -237,6 +245,15 @@ def is_template(value: object) -> bool:
 
 def _named_by_text(value: Any) -> Any:
     return {str(name): inner for name, inner in value.items()} if isinstance(value, Mapping) else value
+
+
+def _names(value: Any) -> list[str]:
+    """The names in a mapping and in whatever it holds."""
+    if isinstance(value, Mapping):
+        return [found for name, inner in value.items() for found in (str(name), *_names(inner))]
+    if isinstance(value, list | tuple):
+        return [found for inner in value for found in _names(inner)]
+    return []
 
 
 def _texts(value: Any) -> list[str]:

@@ -143,9 +143,13 @@ class CheckpointProgressTrigger(BaseTrigger):
 
     async def on_kill(self) -> None:
         """A user ended the deferred task: leave the stream, stop it, or kill it, as the task was told."""
-        if self.on_kill_action == "leave" or await self._is_still_deferred():
+        if (self.on_kill_action == "leave" and self.handle is None) or await self._is_still_deferred():
             return
         control = self._control or await StreamHook(Stream.from_dict(self.stream), self.by).aget_conn()
+        if self.handle is not None:
+            await off_the_loop(control.end_job, Handle.from_dict(self.handle))
+        if self.on_kill_action == "leave":
+            return
         if self.on_kill_action == "stop":
             await off_the_loop(control.request_stop, "the Airflow task was ended")
         else:

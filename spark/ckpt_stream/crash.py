@@ -101,21 +101,21 @@ def _stand_still(wake: str) -> None:
         time.sleep(0.05)
 
 
-def _from_environment() -> list[dict[str, Any]]:
-    text = os.environ.get(ENVIRONMENT)
-    if not text:
+def orders_in(text: str) -> list[dict[str, Any]]:
+    """The orders that a text holds; ValueError if it is none of theirs."""
+    if not text.strip():
         return []
     document = json.loads(text)
     orders: list[dict[str, Any]] = document if isinstance(document, list) else [document]
     for order in orders:
-        if order["point"] not in POINTS:
-            raise ValueError(f"{ENVIRONMENT} names the crash point {order['point']!r}; there are {', '.join(POINTS)}")
+        if not isinstance(order, dict) or order.get("point") not in POINTS:
+            raise ValueError(f"{ENVIRONMENT} needs `point`, one of {', '.join(POINTS)}, not {order!r}")
         if order.get("kill") not in VICTIMS or not order.get("once"):
             raise ValueError(f"{ENVIRONMENT} needs `kill`, one of {', '.join(VICTIMS)}, and `once`, the path of a file")
     return orders
 
 
-_orders = _from_environment()
+_orders = orders_in(os.environ.get(ENVIRONMENT, ""))
 #: The armed points; and the function that the protocol calls at each point.
 armed_points: frozenset[str] = frozenset(order["point"] for order in _orders)
 reach: Reach = _reach if _orders else _never

@@ -12,13 +12,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import ParamValidationError
+from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from jinja2.sandbox import SandboxedEnvironment
 
 from airflow_ckpt.hooks.stream import StreamHook
+from airflow_ckpt.kafka import fill
 from airflow_ckpt.streams.preflight import PreflightFinding
 from airflow_ckpt.streams.status import StreamStatus
-from tests.airflow_ckpt.streams.samples import a_status
+from tests.airflow_ckpt.streams.samples import a_status, a_stream
 
 pytestmark = pytest.mark.unit
 
@@ -75,7 +76,7 @@ def test_a_fault_of_airflow_is_tried_again(name: str) -> None:
 class Producer(list[str]):
     """Kafka, as far as the two tasks that send something see it."""
 
-    def produce(self, topic: str, *, value: str, **_: Any) -> None:
+    def produce(self, topic: str, value: str, key: str | None, **_: Any) -> None:
         self.append(value)
 
     def poll(self, seconds: float) -> None:
@@ -101,7 +102,7 @@ def test_a_second_try_sends_only_what_the_first_has_not(
     admin = SimpleNamespace(create_topic=lambda topics: None, get_conn=None)
     monkeypatch.setattr(module, "KafkaAdminClientHook", lambda conn_id: admin)
     monkeypatch.setattr(module, "KafkaProducerHook", lambda conn_id: SimpleNamespace(get_producer=lambda: producer))
-    monkeypatch.setattr(module, "records_in", lambda admin, topic: there)
+    monkeypatch.setattr(fill, "records_in", lambda admin, topic: there)
     module.dag.get_task(task).python_callable("source", "sink", params=params)
     assert producer == sent[there:]
 
@@ -144,9 +145,79 @@ def test_the_main_form_as_it_comes_is_the_declared_stream() -> None:
 
 
 @pytest.mark.usefixtures("alerts")
+@pytest.mark.parametrize(
+    ("param", "value", "good"),
+    [
+        ("name", "orders", True),
+        ("name", "..", False),
+        ("name", ".", False),
+        ("name", "a/b", False),
+        ("crash", "", True),
+        ("crash", None, True),
+        ("crash", '{"point": "mid_produce"}', True),
+        ("crash", "mid_produce", False),
+    ],
+)
+def test_the_main_form_refuses_what_cannot_work(param: str, value: str | None, good: bool) -> None:
+    params = load("ip_count_exactly_once").dag.params
+    with nullcontext() if good else pytest.raises(ParamValidationError):
+        params[param] = value
+
+
+@pytest.mark.usefixtures("alerts")
+def test_a_run_is_as_good_as_its_last_verification_and_stops_its_stream_whatever_that_says() -> None:
+    dag = load("ip_count_exactly_once").dag
+    assert {task.task_id for task in dag.leaves} == {"verified", "stop"}
+    assert dag.get_task("verified").trigger_rule == "one_success"
+    assert dag.get_task("stop_wanted").trigger_rule == "all_done"
+    for task in ("verified", "stop_wanted"):
+        assert dag.get_task(task).upstream_task_ids == {"verify", "verify_again"}
+
+
+@pytest.mark.usefixtures("alerts")
+@pytest.mark.parametrize(("verdict", "since"), [(None, "last"), ({"since": 7}, "7"), ({"since": 0}, "0")])
+def test_the_second_verification_covers_what_the_first_one_did(verdict: dict[str, int] | None, since: str) -> None:
+    again = load("ip_count_exactly_once").dag.get_task("verify_again")
+
+    def pull(*, task_ids: str, key: str) -> dict[str, int] | None:
+        assert (task_ids, key) == ("verify", "verdict")
+        return verdict
+
+    context = {"params": {"since": "last"}, "ti": SimpleNamespace(xcom_pull=pull)}
+    assert again.render_template(again.since, context, SandboxedEnvironment()) == since
+
+
+@pytest.mark.usefixtures("alerts")
+def test_what_somebody_stopped_is_not_started_by_the_way() -> None:
+    assert load("ip_count_exactly_once").dag.get_task("catch_up").start is False
+
+
+@pytest.mark.usefixtures("alerts")
+def test_a_batch_number_is_one_streams() -> None:
+    look = load("stream_watchdog").dag.get_task("ip_count.status").python_callable
+    with pytest.raises(AirflowFailException, match="choose the stream"):
+        look(params={"stream": "all", "max_lag_minutes": 1, "since": "7"}, ti=None)
+
+
+@pytest.mark.usefixtures("alerts")
+@pytest.mark.parametrize("there", [{"a_source", "a_sink", "_ckpt_ledger_a_sink"}, {"a_sink"}, set()])
+def test_a_drill_that_is_cleaned_up_a_second_time_finds_what_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: set[str]
+) -> None:
+    module, deleted = load("crash_drill"), set[str]()
+    conn = SimpleNamespace(list_topics=lambda timeout: SimpleNamespace(topics=there))
+    admin = SimpleNamespace(get_conn=conn, delete_topic=deleted.update)
+    monkeypatch.setattr(module, "KafkaAdminClientHook", lambda conn_id: admin)
+    monkeypatch.setattr(module, "ledger_topic", lambda sink_id: "_ckpt_ledger_a_sink")
+    scratch = a_stream(source="a_source", sink="a_sink").as_dict()
+    module.dag.get_task("clean_up").python_callable(scratch, str(tmp_path / "hit"))
+    assert deleted == there
+
+
+@pytest.mark.usefixtures("alerts")
 def test_a_crash_point_between_lanes_is_refused_where_there_is_one_lane() -> None:
     light = load("crash_drill").dag.get_task("light_the_fire").python_callable
-    with pytest.raises(ValueError, match="two or more"):
+    with pytest.raises(AirflowFailException, match="two or more"):
         light("source", "sink", params={"point": "between_lanes", "lanes": 1, "records": 30})
 
 
@@ -212,7 +283,7 @@ def test_the_watchdog_alerts_to_what_is_at_risk(
     monkeypatch.setattr(StreamHook, "get_conn", lambda self: stream)
     look = module.dag.get_task("ip_count.status").python_callable
 
-    assert look(params={"stream": "all", "max_lag_minutes": 1, **form}, ti=None) is goes_on
+    assert look(params={"stream": "all", "since": "last", "max_lag_minutes": 1, **form}, ti=None) is goes_on
 
     assert [alert["reason"].partition(":")[0] for alert in alerts] == told
     assert {(alert["event"], alert["stream"]) for alert in alerts} == ({("at_risk", "ip_count")} if told else set())

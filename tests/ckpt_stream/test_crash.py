@@ -139,19 +139,24 @@ def test_where_nobody_would_die_there_is_no_proof_of_a_death(armed: Arm, once: P
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"point": "after_lunch"}, "'after_lunch'; there are offsets_logged, after_init"),
+        ({"point": "after_lunch"}, "one of offsets_logged, after_init"),
         ({"kill": "everyone"}, "one of driver, worker, both"),
         ({"kill": None}, "one of driver, worker, both"),
         ({"once": None}, "`once`, the path of a file"),
     ],
 )
 def test_an_order_that_could_not_hit_is_an_error_and_not_a_test_that_proves_nothing(
-    once: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], words: str
+    once: Path, change: dict[str, Any], words: str
 ) -> None:
-    monkeypatch.setenv(crash.ENVIRONMENT, json.dumps({**order(once), **change}))
     with pytest.raises(ValueError) as error:
-        crash._from_environment()
+        crash.orders_in(json.dumps({**order(once), **change}))
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["{", "7", "[7]", "{}", '"mid_produce"'])
+def test_a_text_that_is_no_order_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError):
+        crash.orders_in(text)
 
 
 def test_an_unknown_point_ends_the_process_that_is_armed_with_it(once: Path) -> None:
@@ -161,9 +166,8 @@ def test_an_unknown_point_ends_the_process_that_is_armed_with_it(once: Path) -> 
 
 
 @pytest.mark.parametrize("point", crash.POINTS)
-def test_every_point_can_be_armed(once: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
-    monkeypatch.setenv(crash.ENVIRONMENT, json.dumps({**order(once), "point": point}))
-    assert [order["point"] for order in crash._from_environment()] == [point]
+def test_every_point_can_be_armed(once: Path, point: str) -> None:
+    assert [order["point"] for order in crash.orders_in(json.dumps({**order(once), "point": point}))] == [point]
 
 
 def test_two_points_can_be_armed_at_once_and_each_hits_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

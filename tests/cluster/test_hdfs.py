@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Callable
@@ -9,8 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
+from airflow_ckpt.cli import app
 from ckpt_stream import crash
 from ckpt_stream.files import CheckpointFiles
 from ckpt_stream.ledger import digest
@@ -52,7 +55,9 @@ def copy(events: Any) -> Any:
     return events.select("key", "value")
 
 
-def test_a_driver_killed_with_its_checkpoint_on_hdfs_resumes_and_every_record_is_there_once(on_hdfs: Make) -> None:
+def test_a_driver_killed_with_its_checkpoint_on_hdfs_resumes_and_every_record_is_there_once(
+    on_hdfs: Make, hdfs: HdfsUnderTest
+) -> None:
     under_test = on_hdfs("copy_topic", partitions=2, lanes=2, max_offsets_per_batch=PER_BATCH)
     expected = feed(under_test, 0)
 
@@ -87,6 +92,20 @@ def test_a_driver_killed_with_its_checkpoint_on_hdfs_resumes_and_every_record_is
     replayed = next(b for b in runs[2].batches if b["batch"] == 2)
     assert [lane["lane"] for lane in replayed["lanes"] if lane["skipped"]] == [0]
     ledger_and_checkpoint_agree(under_test)
+    commands_find_it(under_test, hdfs)
+
+
+def commands_find_it(stream: StreamUnderTest, hdfs: HdfsUnderTest) -> None:
+    """What the command line says of a checkpoint on HDFS."""
+    namenode = "http://{user}@{host}:{port}".format(**hdfs.webhdfs)
+    where = ["--checkpoint", stream.location or "", "--webhdfs", namenode, "--json"]
+    where += ["--bootstrap", stream.kafka["bootstrap.servers"]]
+    verified = CliRunner().invoke(app, ["verify", stream.sink, "--sink-id", stream.name, *where])
+    assert verified.exit_code == 0, verified.output
+    assert json.loads(verified.stdout)["verdict"] == "clean"
+    rebuilt = CliRunner().invoke(app, ["ledger", "rebuild", stream.name, "--sink", stream.sink, "--lanes", "2", *where])
+    assert rebuilt.exit_code == 0, rebuilt.output
+    assert json.loads(rebuilt.stdout)["batch"] == stream.last_batch("commits")
 
 
 def ledger_and_checkpoint_agree(stream: StreamUnderTest) -> None:

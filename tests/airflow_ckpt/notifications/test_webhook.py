@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import requests
 from airflow.sdk import Connection
 from airflow.sdk.bases.hook import BaseHook
 
+from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.notifications.webhook import TIMEOUT_SECONDS, StreamWebhookNotifier
 from tests.airflow_ckpt.streams.samples import a_status, a_stream
 
@@ -112,8 +114,17 @@ def test_as_a_callback_it_tells_of_a_task_that_failed(posts: Posts, monkeypatch:
     ]
 
 
-def test_an_answer_that_refuses_is_an_error(posts: Posts, monkeypatch: pytest.MonkeyPatch) -> None:
-    known(monkeypatch, host="https://chat.example")
+def test_an_answer_that_refuses_is_an_error_without_the_address(posts: Posts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chat's address holds its secret, and errors are logged."""
+    known(monkeypatch, host="https://chat.example/hooks/hunter2")
     posts.code = 403
-    with pytest.raises(requests.HTTPError):
-        tell(StreamWebhookNotifier("chat"), context())
+    with pytest.raises(CkptError, match="connection chat was not reached: it answered 403") as caught:
+        StreamWebhookNotifier("chat").notify({**context()})
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_web_hook_that_is_away_is_an_error_without_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    known(monkeypatch, host="http://127.0.0.1:1/hooks/hunter2")
+    with pytest.raises(CkptError, match="connection chat was not reached: ConnectionError") as caught:
+        StreamWebhookNotifier("chat").notify({**context()})
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))

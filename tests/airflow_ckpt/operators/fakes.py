@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from airflow_ckpt.runners.base import Handle
 from airflow_ckpt.streams.control import ResumePlan
 from airflow_ckpt.streams.status import StreamStatus
 from tests.airflow_ckpt.streams.samples import a_status
@@ -58,6 +59,9 @@ class FakeControl:
     def kill(self, *, wait: float = 30.0) -> None:
         self.did.append(("kill", wait))
         self.statuses = [a_status(self.after_kill)]
+
+    def end_job(self, handle: Handle, *, wait: float = 0.0) -> None:
+        self.did.append(("end_job", handle.token))
 
     def log_tail(self, lines: int = 50) -> str:
         return "the last line of the driver"

@@ -28,8 +28,10 @@ from airflow_ckpt.operators.stop import SparkStreamStopOperator
 from airflow_ckpt.operators.submit import SparkStreamSubmitOperator
 from airflow_ckpt.operators.supervise import SparkStreamSuperviseOperator
 from airflow_ckpt.operators.verify import ExactlyOnceVerifyOperator
+from airflow_ckpt.runners.base import Handle
 from airflow_ckpt.sensors.progress import CheckpointProgressSensor
 from airflow_ckpt.streams.control import GivenUp, ResumePlan
+from airflow_ckpt.streams.goal import Outcome
 from airflow_ckpt.streams.preflight import PreflightFinding, PreflightRefused
 from airflow_ckpt.streams.restart import FixedDelay
 from airflow_ckpt.streams.status import StreamStatus
@@ -627,6 +629,56 @@ def test_a_task_that_is_ended_before_it_began_does_nothing(play: Play) -> None:
     control = play("RUNNING")
     make(SparkStreamSubmitOperator, on_kill_action="kill").on_kill()
     assert control.did == []
+
+
+def job_of(control: FakeControl, outcome: str) -> dict[str, Any]:
+    """A verification's job that is looked at once, and then so."""
+    handle = Handle("process", "id", "token", {})
+    control.start_job = lambda order: handle  # type: ignore[attr-defined]
+    control.runner = SimpleNamespace(log_tail=lambda handle, lines: "its last line")  # type: ignore[attr-defined]
+    control.sources = SimpleNamespace(kafka={"bootstrap.servers": "k:1"}, files=SimpleNamespace(read=lambda _: None))  # type: ignore[attr-defined]
+    control.look_at_job = lambda *_: Outcome(outcome, "the job is RUNNING, and was not over in time")  # type: ignore[attr-defined]
+    return handle.as_dict()
+
+
+def test_a_job_that_is_not_over_in_time_does_not_go_on_beside_the_next_one(play: Play) -> None:
+    control = play("RUNNING")
+    job_of(control, "timeout")
+    with pytest.raises(CkptError, match="gave no result"):
+        make(ExactlyOnceVerifyOperator, depth="recompute").execute(a_context())
+    assert control.did == [("end_job", "token")]
+
+
+def test_a_verification_that_is_ended_ends_its_job_and_leaves_the_stream(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = play("RUNNING")
+    job_of(control, "waiting")
+    operator = make(ExactlyOnceVerifyOperator, depth="recompute")
+
+    def interrupt(_: float) -> None:
+        operator.on_kill()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        operator.execute(a_context())
+    assert control.did == [("end_job", "token")]
+
+
+@pytest.mark.parametrize("state", ["STOPPED", "FINISHED", "NEW"])
+def test_a_supervision_that_may_start_nothing_starts_nothing(play: Play, state: str) -> None:
+    control = play(state)
+    with pytest.raises(AirflowFailException, match=f"orders is {state}.*starts nothing"):
+        make(SparkStreamSuperviseOperator, start=False).execute(a_context())
+    assert control.did == []
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "FAILED", "LOST"])
+def test_a_supervision_that_may_start_nothing_looks_after_what_is_meant_to_run(play: Play, state: str) -> None:
+    control = play(state, plans=[LATER])
+    deferred(lambda: make(SparkStreamSuperviseOperator, start=False, deferrable=True).execute(a_context()))
+    assert control.did == [("submit", "dag run", ())]
 
 
 # --- what people see ---------------------------------------------------------------------------------------------------

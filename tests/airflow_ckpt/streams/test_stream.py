@@ -248,6 +248,8 @@ def test_what_can_be_checked_is_checked_although_something_else_is_a_template() 
         ("storage_options", {"secret": "hunter2"}),
         ("source_options", {"kafka.sasl.jaas.config": "hunter2"}),
         ("options", {"api_token": "hunter2"}),
+        ("storage_options", {"client_kwargs": {"aws_secret_access_key": "hunter2"}}),
+        ("options", {"sinks": [{"db": {"password": "hunter2"}}]}),
     ],
 )
 def test_a_secret_in_the_declaration_is_refused_with_where_it_belongs_and_not_repeated(
@@ -304,3 +306,10 @@ def test_the_document_names_nothing_that_only_airflow_needs() -> None:
 def test_a_connection_without_brokers_is_named_before_anything_is_started() -> None:
     with pytest.raises(BadStream, match=r"bootstrap\.servers"):
         a_stream().document({}, "t1")
+
+
+@pytest.mark.parametrize("orders", ["{", '{"point": "after_lunch"}', '{"point": "mid_produce", "kill": "both"}'])
+def test_crash_orders_that_cannot_be_followed_are_refused_before_a_driver_dies_of_them(orders: str) -> None:
+    assert a_stream(env={"CKPT_CRASH": "{{ params.crash }}"})
+    with pytest.raises(BadStream, match="CKPT_CRASH is no crash order"):
+        a_stream(env={"CKPT_CRASH": orders})

@@ -339,6 +339,18 @@ def test_a_stream_that_is_to_be_left_is_left_without_a_question(play: Play, monk
     assert (stream.did, stream.connected) == ([], 0)
 
 
+@pytest.mark.parametrize("state", ["failed", "deferred"])
+def test_a_job_beside_the_stream_ends_with_the_task_that_waits_for_it(
+    play: Play, task_state: list[str], state: str
+) -> None:
+    stream = play("RUNNING")
+    task_state[0] = state
+    trigger = killed("leave")
+    trigger.handle = Handle("process", "id", "token", {}).as_dict()
+    run(trigger.on_kill())
+    assert stream.did == ([("end_job", "token")] if state == "failed" else [])
+
+
 def test_a_trigger_that_knows_no_task_obeys(play: Play) -> None:
     stream = play("RUNNING")
     run(killed("stop", known=False).on_kill())
