@@ -65,7 +65,10 @@ class StreamControl:
     @property
     def runner(self) -> Runner:
         if self.sources.runner is None:
-            raise CkptError(f"Nobody knows how {self.stream.name} is started: there is no runner for it.")
+            raise CkptError(
+                f"Nobody knows here how {self.stream.name} is started: there is no runner for it. Was its driver submitted to "
+                "a cluster, resume it from Airflow: with a task (SparkStreamResumeOperator), or the DAG that submits it."
+            )
         return self.sources.runner
 
     def status(self, *, lag_seconds: bool = False) -> StreamStatus:
@@ -112,9 +115,9 @@ class StreamControl:
         if self._goes_on(status, submission):
             return self.resume(status, allow=allow)
         token = secrets.token_hex(6)
-        lost = self._check(status, allow)
+        launch = self._prepare(Order(token, self._check(status, allow)))
         restarts.note(self.sources.files, SUBMIT, token, by=self.by, submission=submission, after_state=status.state)
-        return self._start(token, accept_data_loss=lost)
+        return self._start(token, launch)
 
     def _goes_on(self, status: StreamStatus, submission: str | None) -> bool:
         """Whether a submit is a resume: the same one was made before, or the stream lives and does not move."""
@@ -167,12 +170,17 @@ class StreamControl:
             self._end_stalled(status)
             status = self.status()
         token = secrets.token_hex(6)
-        lost = self._check(status, allow)
+        launch = self._prepare(Order(token, self._check(status, allow)))
         restarts.note(
             self.sources.files, RESTART, token, by=self.by, after_run=status.run, after_state=status.state,
             reason=status.reason, broken_since=status.broken_since,
         )  # fmt: skip
-        return self._start(token, accept_data_loss=lost)
+        return self._start(token, launch)
+
+    def _prepare(self, order: Order) -> Launch:
+        """The launch, made before anything is noted: where nobody can start it, no attempt uses up the budget."""
+        log.debug("a launch for the runner %s", self.runner.kind)
+        return self._launch(order)
 
     def _note_attach(self, submission: str | None) -> None:
         """So that clearing this submit after a later failure is known for what it is, and begins no new budget."""
@@ -182,8 +190,6 @@ class StreamControl:
 
     def _check(self, status: StreamStatus, allow: Sequence[str]) -> bool:
         """Raise for what speaks against a start. True: records are lost already, and somebody has accepted it."""
-        # Asked before anything is noted: where nobody can start it, no attempt uses up the budget.
-        log.info("preflight of %s for the runner %s", self.stream.name, self.runner.kind)
         findings = self.preflight(status)
         for finding in findings:
             allowed = finding.unsafe and finding.kind in allow
@@ -191,9 +197,8 @@ class StreamControl:
         refuse_unsafe(self.stream, findings, allow)
         return any(finding.kind == DATA_LOST for finding in findings)
 
-    def _start(self, token: str, *, accept_data_loss: bool) -> StreamStatus:
+    def _start(self, token: str, launch: Launch) -> StreamStatus:
         files, runner = self.sources.files, self.runner
-        launch = self._launch(Order(token, accept_data_loss))
         command = {"argv": list(launch.argv), "env": dict(launch.env), "folder": str(launch.folder)}
         intent = intents.write_intent(
             files, SubmitIntent(token, records.now(), self.by, runner.kind, self.stream.as_dict(), command=command)

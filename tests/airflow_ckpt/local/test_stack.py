@@ -60,11 +60,11 @@ def test_a_command_is_shown_as_it_can_be_typed_here(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("AIRFLOW_CKPT_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.chdir(program.parents[1])
-    assert stack._command(tmp_path, "local down") == f"{program.parent.name}/airflow-ckpt local down"
+    assert stack.command(tmp_path, "local down") == f"{program.parent.name}/airflow-ckpt local down"
 
     monkeypatch.setenv("PATH", str(program.parent))
-    assert stack._command(tmp_path, "local down") == "airflow-ckpt local down"
-    assert stack._command(tmp_path / "x", "local down") == f"airflow-ckpt local down --home {tmp_path / 'x'}"
+    assert stack.command(tmp_path, "local down") == "airflow-ckpt local down"
+    assert stack.command(tmp_path / "x", "local down") == f"airflow-ckpt local down --home {tmp_path / 'x'}"
 
 
 @pytest.mark.unit

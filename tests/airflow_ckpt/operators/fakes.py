@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from airflow.sdk.exceptions import TaskDeferred
+
+from airflow_ckpt.operators.base import SHORT_PAUSE, StreamOperator
 from airflow_ckpt.runners.base import Handle
 from airflow_ckpt.streams.control import ResumePlan
 from airflow_ckpt.streams.status import StreamStatus
-from tests.airflow_ckpt.streams.samples import a_status
+from airflow_ckpt.triggers.progress import CheckpointProgressTrigger
+from tests.airflow_ckpt.streams.samples import a_status, a_stream
+
+Play = Callable[..., "FakeControl"]
+NOW = ResumePlan("start", "restart 1 of 3")
+SOON = ResumePlan("wait", "restart 1 of 3", SHORT_PAUSE)
+LATER = ResumePlan("wait", "restart 1 of 3", 10.0)
+NOTHING = ResumePlan("none", "nothing to do")
 
 
 class FakeControl:
@@ -87,3 +99,24 @@ def a_context(**values: Any) -> dict[str, Any]:
     ti = SimpleNamespace(dag_id="dag", task_id="task", run_id="run", try_number=1, max_tries=0, pushed=pushed)
     ti.xcom_push = lambda key, value: pushed.update({key: value})
     return {"ti": ti, "task_state_store": Store(), "outlet_events": Events(), **values}
+
+
+def make(kind: type[StreamOperator], **values: Any) -> Any:
+    return kind(**{"task_id": "task", "stream": a_stream(), "poll_interval": 7, **values})
+
+
+def deferred(call: Callable[[], Any]) -> CheckpointProgressTrigger:
+    """The trigger that the operator waits with."""
+    with pytest.raises(TaskDeferred) as caught:
+        call()
+    assert caught.value.method_name == "on_event"
+    trigger = caught.value.trigger
+    assert isinstance(trigger, CheckpointProgressTrigger)
+    return trigger
+
+
+def event(trigger: CheckpointProgressTrigger, status: StreamStatus | None, outcome: str = "reached") -> dict[str, Any]:
+    """What the trigger would send, after its way through the database."""
+    found = trigger._event(outcome, status.line() if status else "", status).payload
+    again: dict[str, Any] = json.loads(json.dumps(found))
+    return again

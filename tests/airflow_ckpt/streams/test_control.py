@@ -507,6 +507,21 @@ def test_where_nobody_can_start_it_no_attempt_counts(world: Deployment) -> None:
     assert kinds(world) == ["submit"]
 
 
+def test_a_launch_that_cannot_be_made_is_no_attempt(world: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.control().submit()
+    world.fails(ago=11)
+
+    def no_files(order: Order) -> Any:
+        raise CkptError("the files of the last submit are not on this machine")
+
+    monkeypatch.setattr(world, "_launch", no_files)
+    for call in ("resume", "submit"):
+        control = world.control()
+        with pytest.raises(CkptError, match="not on this machine"):
+            control.resume(control.status()) if call == "resume" else control.submit()
+    assert kinds(world) == ["submit"]
+
+
 def test_who_is_given_up_is_told_how_to_begin_anew(world: Deployment) -> None:
     world.stream = a_stream(restart=NoRestart())
     world.control().submit()

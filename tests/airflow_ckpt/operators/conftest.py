@@ -1,0 +1,35 @@
+"""What the tests of all operators need."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from airflow_ckpt.hooks.stream import StreamHook
+from airflow_ckpt.streams.status import StreamStatus
+from tests.airflow_ckpt.operators.fakes import (
+    FakeControl,
+    Play,
+)
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    """The stream shows these statuses to whoever connects to it."""
+
+    def play(*statuses: StreamStatus | str, plans: Any = ()) -> FakeControl:
+        control = FakeControl(*statuses)
+        control.plans = list(plans)
+        monkeypatch.setattr(StreamHook, "get_conn", lambda self: control)
+        return control
+
+    return play
+
+
+@pytest.fixture(autouse=True)
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    return pauses
