@@ -47,12 +47,12 @@ def note(files: FsspecFiles, document: Mapping[str, Any]) -> None:
     if document["verdict"] == VIOLATED:
         marks[depth] = {**mark, "verdict": VIOLATED}
     elif reached and (document["verdict"] == CLEAN or (gone and not violated)):
-        same = mark.get("query_id") == reached["query_id"] and not violated
-        begin = int(mark["batch"]) + 1 if same else 0
-        if document["since"] > begin and not violated:
-            log.info("the batches from %s on are still to be verified: the mark stays", begin)
+        known = [marks[by] for by in COVERED_BY[depth] if "batch" in marks.get(by, {})]
+        until = max((int(m["batch"]) for m in known if m["query_id"] == reached["query_id"]), default=-1)
+        if document["since"] > until + 1 and not violated:
+            log.info("the batches from %s on are still to be verified: the mark stays", until + 1)
             return
-        batch = max(int(mark["batch"]), reached["batch"]) if same else reached["batch"]
+        batch = reached["batch"] if violated else max(until, reached["batch"])
         marks[depth] = {**reached, "batch": batch, "verdict": document["verdict"]}
         if gone:
             log.warning("this range can never be verified any more; the next verification goes on after %s", reached)

@@ -66,6 +66,9 @@ def test_a_look_at_the_ledger_alone_is_no_look_at_the_sink(files: FsspecFiles) -
     assert (verified_until(files, "sink"), verified_until(files, "ledger")) == (5, 9)
     note(files, verdict(12))
     assert (verified_until(files, "sink"), verified_until(files, "ledger")) == (12, 12)
+    # It goes on where the sink was left.
+    note(files, verdict(15, depth="ledger", since=13))
+    assert (verified_until(files, "sink"), verified_until(files, "ledger")) == (12, 15)
 
 
 def test_another_query_begins_anew(files: FsspecFiles, caplog: pytest.LogCaptureFixture) -> None:
