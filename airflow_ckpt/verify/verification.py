@@ -175,7 +175,7 @@ def missing_topic(topic: str, role: str) -> Finding:
     return Finding(
         "no_topic",
         f"The {role} topic {topic} does not exist.",
-        "check the name; a stream that never ran has no ledger yet",
+        "check the name; a stream that never ran has no ledger yet, and one that is at_least_once never has",
         topic=topic,
         violation=False,
     )
