@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import psutil
 
 from airflow_ckpt.exceptions import StackError
-from ckpt_stream.lease import boot_id
+from ckpt_stream.lease import boot_id, state_and_start
 
 T = TypeVar("T")
 
@@ -34,8 +34,7 @@ class ProcessId:
 
     pid: int
     boot: str
-    # In clock ticks since the boot where the system tells them. A time of day would be computed from the clock at every
-    # look, and a correction of the clock would make a living process a stranger.
+    # In clock ticks since the boot, where the system tells them.
     started: float
 
     @classmethod
@@ -43,12 +42,10 @@ class ProcessId:
         """The process that has this pid now; NoSuchProcess if none has."""
         if not psutil.LINUX:
             return cls(pid, boot_id(), psutil.Process(pid).create_time())
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except (FileNotFoundError, ProcessLookupError) as error:
-            raise psutil.NoSuchProcess(pid) from error
-        # Only the last parenthesis ends the name, which may hold some itself.
-        return cls(pid, boot_id(), float(stat.rpartition(")")[2].split()[19]))
+        found = state_and_start(pid)
+        if found is None:
+            raise psutil.NoSuchProcess(pid)
+        return cls(pid, boot_id(), found[1])
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON keeps it."""

@@ -115,9 +115,9 @@ class StreamControl:
         if self._goes_on(status, submission):
             return self.resume(status, allow=allow)
         token = secrets.token_hex(6)
-        launch = self._prepare(Order(token, self._check(status, allow)))
+        prepared = self._prepare(Order(token, self._check(status, allow)))
         restarts.note(self.sources.files, SUBMIT, token, by=self.by, submission=submission, after_state=status.state)
-        return self._start(token, launch)
+        return self._start(token, *prepared)
 
     def _goes_on(self, status: StreamStatus, submission: str | None) -> bool:
         """Whether a submit is a resume: the same one was made before, or the stream lives and does not move."""
@@ -170,17 +170,16 @@ class StreamControl:
             self._end_stalled(status)
             status = self.status()
         token = secrets.token_hex(6)
-        launch = self._prepare(Order(token, self._check(status, allow)))
+        prepared = self._prepare(Order(token, self._check(status, allow)))
         restarts.note(
             self.sources.files, RESTART, token, by=self.by, after_run=status.run, after_state=status.state,
             reason=status.reason, broken_since=status.broken_since,
         )  # fmt: skip
-        return self._start(token, launch)
+        return self._start(token, *prepared)
 
-    def _prepare(self, order: Order) -> Launch:
-        """The launch, made before anything is noted: where nobody can start it, no attempt uses up the budget."""
-        log.debug("a launch for the runner %s", self.runner.kind)
-        return self._launch(order)
+    def _prepare(self, order: Order) -> tuple[Runner, Launch]:
+        """Asked for before anything is noted: where nobody can start it, no attempt uses up the budget."""
+        return self.runner, self._launch(order)
 
     def _note_attach(self, submission: str | None) -> None:
         """So that clearing this submit after a later failure is known for what it is, and begins no new budget."""
@@ -197,8 +196,8 @@ class StreamControl:
         refuse_unsafe(self.stream, findings, allow)
         return any(finding.kind == DATA_LOST for finding in findings)
 
-    def _start(self, token: str, launch: Launch) -> StreamStatus:
-        files, runner = self.sources.files, self.runner
+    def _start(self, token: str, runner: Runner, launch: Launch) -> StreamStatus:
+        files = self.sources.files
         command = {"argv": list(launch.argv), "env": dict(launch.env), "folder": str(launch.folder)}
         intent = intents.write_intent(
             files, SubmitIntent(token, records.now(), self.by, runner.kind, self.stream.as_dict(), command=command)

@@ -20,14 +20,24 @@ from ckpt_stream.run_record import LIVE, RUNNING, RunRecord
 MISSED_HEARTBEATS = 6
 
 
-def process_started(pid: int) -> float | None:
-    """When a process of this machine started, in clock ticks since boot: with the pid it names one process for good."""
+def state_and_start(pid: int) -> tuple[str, float] | None:
+    """A process's state as one letter, and its start in clock ticks since boot: with the pid that names it for good.
+
+    No time of day: that would be computed from the clock at every look, and the clock is corrected now and then.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
+    # Only the last parenthesis ends the name, which may hold some itself.
     fields = stat.rpartition(")")[2].split()
-    return None if fields[0] == "Z" else float(fields[19])
+    return fields[0], float(fields[19])
+
+
+def process_started(pid: int) -> float | None:
+    """When a living process of this machine started; a zombie is dead."""
+    found = state_and_start(pid)
+    return None if found is None or found[0] == "Z" else found[1]
 
 
 def this_driver(jvm_pid: int) -> dict[str, object]:

@@ -9,10 +9,7 @@ import pytest
 
 from airflow_ckpt.hooks.stream import StreamHook
 from airflow_ckpt.streams.status import StreamStatus
-from tests.airflow_ckpt.operators.fakes import (
-    FakeControl,
-    Play,
-)
+from tests.airflow_ckpt.operators.fakes import FakeControl, Play
 
 
 @pytest.fixture

@@ -30,14 +30,7 @@ from airflow_ckpt.sensors.progress import CheckpointProgressSensor
 from airflow_ckpt.streams.control import GivenUp
 from airflow_ckpt.streams.goal import Outcome
 from airflow_ckpt.streams.restart import FixedDelay
-from tests.airflow_ckpt.operators.fakes import (
-    NOW,
-    FakeControl,
-    Play,
-    a_context,
-    deferred,
-    make,
-)
+from tests.airflow_ckpt.operators.fakes import NOW, FakeControl, Play, a_context, deferred, make
 from tests.airflow_ckpt.streams.samples import a_status, a_stream
 
 pytestmark = pytest.mark.unit

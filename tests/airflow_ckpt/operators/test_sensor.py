@@ -9,12 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.sensors.progress import CheckpointProgressSensor
-from tests.airflow_ckpt.operators.fakes import (
-    Play,
-    a_context,
-    deferred,
-    make,
-)
+from tests.airflow_ckpt.operators.fakes import Play, a_context, deferred, make
 from tests.airflow_ckpt.streams.samples import a_status
 
 pytestmark = pytest.mark.unit

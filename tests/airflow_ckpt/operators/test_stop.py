@@ -8,13 +8,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_ckpt.operators.stop import SparkStreamStopOperator
-from tests.airflow_ckpt.operators.fakes import (
-    Play,
-    a_context,
-    deferred,
-    event,
-    make,
-)
+from tests.airflow_ckpt.operators.fakes import Play, a_context, deferred, event, make
 from tests.airflow_ckpt.streams.samples import a_status
 
 pytestmark = pytest.mark.unit

@@ -12,15 +12,7 @@ from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.operators.supervise import SparkStreamSuperviseOperator
 from airflow_ckpt.streams.control import GivenUp
 from airflow_ckpt.streams.preflight import PreflightFinding, PreflightRefused
-from tests.airflow_ckpt.operators.fakes import (
-    LATER,
-    NOW,
-    Play,
-    a_context,
-    deferred,
-    event,
-    make,
-)
+from tests.airflow_ckpt.operators.fakes import LATER, NOW, Play, a_context, deferred, event, make
 from tests.airflow_ckpt.streams.samples import a_status
 
 pytestmark = pytest.mark.unit

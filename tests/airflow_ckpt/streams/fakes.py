@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from airflow_ckpt.checkpoint.files import FsspecFiles
-from airflow_ckpt.runners.base import ENDED, RUNNING, DriverState, Handle, Launch
+from airflow_ckpt.runners.base import (
+    ENDED,
+    RUNNING,
+    DriverState,
+    Handle,
+    Launch,
+)
 from airflow_ckpt.streams.control import Order, StreamControl
+from airflow_ckpt.streams.intent import SubmitIntent, read_intent
 from airflow_ckpt.streams.observe import Sources
+from airflow_ckpt.streams.restarts import read_history
 from airflow_ckpt.streams.stream import Stream
 from ckpt_stream.run_record import Failure, RunRecord, run_name
+
+TEN_SECONDS = timedelta(seconds=10)
 
 
 class FakeRunner:
@@ -103,3 +116,32 @@ class Deployment:
         """The newest driver starts, runs and fails."""
         failure = Failure("SinkError", "Kafka is away", restart_may_help=curable)
         self.says("STARTING", "RUNNING", "FAILED", ago=ago, failure=failure)
+
+
+def sleep_until(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> list[float]:
+    """A pause takes no time, and this happens in it."""
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        meanwhile()
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    return pauses
+
+
+def intent_of(world: Deployment) -> SubmitIntent:
+    intent = read_intent(world.files)
+    assert intent is not None
+    return intent
+
+
+def kinds(world: Deployment) -> list[str]:
+    return [entry["kind"] for entry in read_history(world.files)]
+
+
+def stalled(world: Deployment) -> None:
+    """The newest driver lives and has not said a word for two windows."""
+    world.control().submit()
+    world.says("STARTING", "RUNNING", ago=120)
+    assert world.control().status().state == "STALLED"

@@ -1,0 +1,182 @@
+"""Resume: who is restarted, when, and what is in the way."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.runners.base import VANISHED, DriverState, SubmitFailed
+from airflow_ckpt.streams import control as control_module
+from airflow_ckpt.streams.control import GivenUp
+from airflow_ckpt.streams.preflight import Facts, PreflightRefused
+from airflow_ckpt.streams.restart import FixedDelay, NoRestart
+from airflow_ckpt.streams.restarts import read_history
+from ckpt_stream import run_record as records
+from tests.airflow_ckpt.streams.fakes import Deployment, kinds, stalled
+from tests.airflow_ckpt.streams.samples import a_stream
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_fourth_failure_under_three_restarts_is_final(world: Deployment) -> None:
+    world.control().submit(submission="a")
+    for restart in (1, 2, 3):
+        world.fails(ago=11)
+        control = world.control()
+        plan = control.plan_resume(control.status())
+        assert (plan.action, plan.reason) == ("start", f"restart {restart} of 3, 10 s after the failure")
+        control.resume(control.status())
+    world.fails(ago=11)
+    control = world.control()
+    with pytest.raises(GivenUp, match=r"failed for good: all 3 restarts.*SinkError: Kafka is away"):
+        control.plan_resume(control.status())
+    assert len(world.runner.started) == 4
+    assert kinds(world) == ["submit", "restart", "restart", "restart"]
+
+
+def test_the_pause_counts_from_the_failure_and_not_from_the_look(world: Deployment) -> None:
+    world.control().submit()
+    world.fails(ago=4)
+    control = world.control()
+    plan = control.plan_resume(control.status())
+    assert plan.action == "wait"
+    assert 5 < plan.seconds <= 6
+
+
+def test_a_restart_notes_what_it_follows(world: Deployment) -> None:
+    world.control().submit()
+    world.fails(ago=11)
+    control = world.control("dag.resume")
+    status = control.resume(control.status())
+    assert (status.state, status.token) == ("STARTING", world.runner.started[1])
+    entry = read_history(world.files)[-1]
+    first = world.runs[world.runner.started[0]]
+    assert (entry["after_run"], entry["after_state"], entry["by"]) == (first.run, "FAILED", "dag.resume")
+    assert (entry["token"], entry["reason"]) == (world.token, "SinkError: Kafka is away")
+
+
+def test_an_attempt_that_fails_at_once_uses_the_budget_too(world: Deployment) -> None:
+    world.stream = a_stream(restart=FixedDelay(1, timedelta(0)))
+    world.control().submit()
+    world.fails(ago=1)
+
+    def fail(token: str) -> None:
+        raise SubmitFailed("no such queue")
+
+    world.runner.before = fail
+    control = world.control()
+    with pytest.raises(SubmitFailed):
+        control.resume(control.status())
+    with pytest.raises(GivenUp, match="no such queue"):
+        control.plan_resume(control.status())
+
+
+def test_a_failure_that_no_restart_cures_is_final_although_the_budget_is_whole(world: Deployment) -> None:
+    world.control().submit()
+    world.fails(ago=11, curable=False)
+    control = world.control()
+    with pytest.raises(GivenUp, match="a restart cannot help: SinkError: Kafka is away"):
+        control.plan_resume(control.status())
+
+
+def test_without_restarts_the_first_failure_is_final(world: Deployment) -> None:
+    world.stream = a_stream(restart=NoRestart())
+    world.control().submit()
+    world.fails(ago=11)
+    control = world.control()
+    with pytest.raises(GivenUp, match="strategy is none"):
+        control.plan_resume(control.status())
+
+
+def test_a_healthy_a_stopped_and_a_new_stream_are_not_resumed(world: Deployment) -> None:
+    control = world.control()
+    assert control.plan_resume(control.status()).reason.startswith("nothing to resume: it was never started")
+    control.submit()
+    world.says("STARTING", "RUNNING")
+    plan = control.plan_resume(control.status())
+    assert (plan.action, plan.reason.startswith("nothing to do: orders is RUNNING")) == ("none", True)
+    world.says("STOPPED")
+    plan = control.plan_resume(control.status())
+    assert (plan.action, "ended on purpose (STOPPED)" in plan.reason) == ("none", True)
+
+
+def test_a_driver_that_vanished_is_resumed(world: Deployment) -> None:
+    world.control().submit()
+    world.says("STARTING", "RUNNING", ago=20)
+    world.runner.drivers[world.token] = DriverState(VANISHED, "gone")
+    control = world.control()
+    assert control.status().state == "LOST"
+    assert control.plan_resume(control.status()).action == "start"
+    control.resume(control.status())
+    assert len(world.runner.started) == 2
+
+
+def test_a_stream_that_was_lost_once_and_then_stopped_is_stopped(world: Deployment) -> None:
+    world.control().submit()
+    world.says("STARTING", "RUNNING", ago=20)
+    world.runner.drivers[world.token] = DriverState(VANISHED, "gone")
+    control = world.control()
+    control.resume(control.status())
+    world.says("STARTING", "RUNNING", "STOPPED")
+    assert world.control().status().state == "STOPPED"
+
+
+def test_a_resume_is_refused_while_a_driver_lives(world: Deployment) -> None:
+    world.control().submit()
+    world.says("STARTING", "RUNNING")
+    control = world.control()
+    with pytest.raises(PreflightRefused, match="driver_alive"):
+        control.resume(control.status())
+    assert len(world.runner.started) == 1
+
+
+def test_a_stalled_driver_is_killed_before_the_next_is_started(world: Deployment) -> None:
+    stalled(world)
+    first = world.token
+    world.runner.before = lambda token: pytest.fail("two at once") if world.runner.drivers[first].live else None
+    control = world.control()
+    control.resume(control.status())
+    assert (len(world.runner.started), world.runner.killed) == (2, [first])
+    assert kinds(world) == ["submit", "restart"]
+    assert world.files.read(records.STOP) is None
+
+
+def test_a_stalled_stream_whose_restart_is_interrupted_is_still_to_be_resumed(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were it asked to stop, and did it obey, it would now look like one that somebody wanted to end."""
+    stalled(world)
+    control = world.control()
+    monkeypatch.setattr(control, "_start", lambda *_, **__: pytest.fail("the worker dies here"))
+    with pytest.raises(pytest.fail.Exception):
+        control.resume(control.status())
+    assert world.runner.killed == [world.token]
+    control = world.control()
+    assert control.status().state == "LOST"
+    assert control.plan_resume(control.status()).action != "none"
+
+
+def test_a_stalled_driver_is_not_killed_while_something_else_is_in_the_way(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stalled(world)
+    away = lambda _, status: Facts(status, kafka_error="No broker answers.")  # noqa: E731
+    monkeypatch.setattr(control_module, "gather", away)
+    control = world.control()
+    with pytest.raises(PreflightRefused, match="No broker answers"):
+        control.resume(control.status())
+    assert (world.runner.killed, kinds(world)) == ([], ["submit"])
+
+
+def test_a_stalled_driver_that_nobody_can_end_is_left_alone_and_nothing_is_started(world: Deployment) -> None:
+    world.stream = a_stream(start_timeout=1, heartbeat=60)
+    run = world.says("STARTING", ago=120, token="by-hand")
+    run.heartbeat, run.heartbeat_seconds = datetime.now(UTC).isoformat(), 60
+    world.files.write(run.path, run.to_json())
+    control = world.control()
+    assert control.status().state == "STALLED"
+    with pytest.raises(CkptError, match="not started by Airflow"):
+        control.resume(control.status())
+    assert world.runner.started == []
