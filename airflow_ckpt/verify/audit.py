@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_ckpt.verify.ledger_check import Batch
 from airflow_ckpt.verify.verdict import Finding
-from ckpt_stream.lane import AUDIT_HEADER
+from ckpt_stream.checksum import AUDIT_HEADER
 from ckpt_stream.sink_facts import (
     ALIEN,
     DUPLICATE,

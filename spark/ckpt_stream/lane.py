@@ -10,15 +10,12 @@ from typing import Any
 
 from ckpt_stream import crash
 from ckpt_stream.archives import forget_archives
-from ckpt_stream.checksum import add
+from ckpt_stream.checksum import AUDIT_HEADER, add
 from ckpt_stream.decision import Action, Decision, Intent, decide
 from ckpt_stream.errors import ReplayDiffers
 from ckpt_stream.ledger import LedgerRecord, ledger_topic, record_key, transactional_id
 from ckpt_stream.ledger_reader import open_reader, read_last
 from ckpt_stream.transaction import Transaction
-
-#: Names the batch, lane and place of a record, when the stream is audited record by record.
-AUDIT_HEADER = "ckpt"
 
 STEPS = ("init_ms", "ledger_ms", "produce_ms", "flush_ms", "commit_ms")
 RESULT_SCHEMA = "lane int, records long, bytes long, dead_letters long, checksum string, skipped boolean, " + ", ".join(

@@ -9,11 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 
 from ckpt_stream.errors import StreamError
 
-FORMAT = 1
+#: Format 2 has another checksum (see `ckpt_stream.checksum`), and lane 0 carries the batch's entry of the offset log.
+#: A batch is of one format in all its lanes, so that their sums can be added up.
+FORMAT = 2
+FORMATS = (1, FORMAT)
 #: ``{topic: {partition: offset}}``, as in Spark's own offset log.
 Offsets = Mapping[str, Mapping[str, int]]
 
@@ -56,6 +59,10 @@ class LedgerRecord:
     dead_letter_topic: str | None = None
     dead_letters: int = 0
     dead_letter_checksum: int = 0
+    #: The checksum of the records with their partitions, where the transform chose all of them; since format 2.
+    placed: int | None = None
+    #: The text of ``offsets/<batch>``, in lane 0: with it the batch can be planned again; since format 2.
+    offsets: str | None = None
     format: int = field(default=FORMAT)
 
     @property
@@ -64,7 +71,8 @@ class LedgerRecord:
         return record_key(self.lane, self.batch, self.kind)
 
     def to_json(self) -> bytes:
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
+        document = {name: value for name, value in asdict(self).items() if self.format > 1 or name not in _SINCE_2}
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod
     def from_json(cls, value: bytes) -> LedgerRecord:
@@ -73,17 +81,26 @@ class LedgerRecord:
             version = document["format"]
         except (ValueError, KeyError, TypeError, RecursionError) as e:
             raise LedgerFormatError(
-                f"Not a ledger record: {value[:200]!r}. Something else writes to the ledger topic, which is for "
+                f"Not a ledger record: {value[:200]!r}. Another program writes to the ledger topic, which is for "
                 "airflow-ckpt alone: stop it, or give the stream a sink_id of its own."
             ) from e
-        if version != FORMAT:
+        if version not in FORMATS:
             raise LedgerFormatError(
-                f"Ledger record of format {version!r}; this version reads format {FORMAT}. Install a newer airflow-ckpt."
+                f"Ledger record of format {version!r}; this version reads the formats {', '.join(map(str, FORMATS))}. Install "
+                "a newer airflow-ckpt."
             )
         try:
-            return cls(**document)
+            # What a later version adds within a format changes nothing of what this one knows.
+            return cls(**{name: found for name, found in document.items() if name in _FIELDS})
         except TypeError as e:
-            raise LedgerFormatError(f"Ledger record with unknown or missing fields: {value[:400]!r}") from e
+            raise LedgerFormatError(
+                f"Ledger record with missing fields: {value[:400]!r}. Another program writes to the ledger topic, which is "
+                "for airflow-ckpt alone: stop it, or give the stream a sink_id of its own."
+            ) from e
+
+
+_FIELDS = frozenset(f.name for f in fields(LedgerRecord))
+_SINCE_2 = ("placed", "offsets")
 
 
 def record_key(lane: int, batch: int, kind: str = BATCH) -> bytes:

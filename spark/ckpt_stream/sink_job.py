@@ -14,11 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ckpt_stream.checksum import add, record_hash_column
+from ckpt_stream.checksum import AUDIT_HEADER, add, record_hash_column
 from ckpt_stream.config import SECRETS_PROPERTY, find_document, with_secrets
 from ckpt_stream.errors import ConfigError
 from ckpt_stream.files import CheckpointFiles
-from ckpt_stream.lane import AUDIT_HEADER
 from ckpt_stream.security import is_secret, java_settings
 from ckpt_stream.sink_arrays import LANES_SCHEMA, NONE, SUMS_SCHEMA, Collector, Lanes, account_lane
 from ckpt_stream.sink_facts import (

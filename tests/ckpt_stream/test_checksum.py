@@ -9,7 +9,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ckpt_stream.checksum import MASK, SEED, add, checksum_of
+from ckpt_stream.checksum import AUDIT_HEADER, MASK, NULL, SEED, Headers, add, checksum_of, partition_weights, placed
 
 pytestmark = pytest.mark.unit
 
@@ -23,8 +23,11 @@ P1, P2, P3, P4, P5 = (
 NULLABLE = st.none() | st.binary(max_size=80)
 
 
-def record_hash(key: bytes | None, value: bytes | None) -> int:
-    return checksum_of([key], [value])
+HEADERS = st.lists(st.tuples(st.text(max_size=5), NULLABLE), max_size=3)
+
+
+def record_hash(key: bytes | None, value: bytes | None, headers: Headers | None = None) -> int:
+    return checksum_of([key], [value], [headers])
 
 
 def rotate(x: int, bits: int) -> int:
@@ -64,24 +67,75 @@ def test_the_second_implementation_gives_the_published_values() -> None:
     assert xxh64(b"abc", 0) == 0x44BC2CF5AD770999
 
 
-@given(NULLABLE, NULLABLE)
+@given(NULLABLE, NULLABLE, HEADERS)
 @settings(max_examples=200, deadline=None)
-def test_a_record_is_hashed_by_chaining_key_and_value_and_a_null_leaves_the_seed(
+def test_a_record_is_hashed_by_chaining_key_value_and_headers_with_a_marker_for_each_null(
+    key: bytes | None, value: bytes | None, headers: Headers
+) -> None:
+    chain = [key, value]
+    for name, content in headers:
+        chain += [name.encode(), content]
+    expected = SEED
+    for part in chain:
+        expected = xxh64(NULL if part is None else part, expected)
+    assert record_hash(key, value, headers) == expected
+
+
+@given(NULLABLE, NULLABLE)
+@settings(max_examples=100, deadline=None)
+def test_format_1_of_the_ledger_chains_key_and_value_and_passes_over_a_null(
     key: bytes | None, value: bytes | None
 ) -> None:
     seed = SEED if key is None else xxh64(key, SEED)
-    assert record_hash(key, value) == (seed if value is None else xxh64(value, seed))
+    expected = seed if value is None else xxh64(value, seed)
+    assert checksum_of([key], [value], ledger_format=1) == expected
 
 
 def test_the_numbers_never_change_because_ledgers_hold_them() -> None:
+    assert checksum_of([b"key"], [b"value"], ledger_format=1) == 12573424381588390260
+    assert checksum_of([None], [b"value"], ledger_format=1) == xxhash.xxh64(b"value", seed=42).intdigest()
     assert record_hash(b"key", b"value") == 12573424381588390260
-    assert record_hash(None, b"value") == xxhash.xxh64(b"value", seed=42).intdigest()
-    assert record_hash(None, None) == 42
+    assert record_hash(None, b"value") == 2608765323254538616
+    assert record_hash(b"key", b"value", [("name", b"text")]) == 7864439884174400110
+    assert [placed(1, partition) for partition in (0, 1, 1000)] == [
+        16294208416658607535,
+        7960286522194355701,
+        3240954710329600481,
+    ]
 
 
 def test_null_and_empty_are_told_apart_in_key_and_value() -> None:
-    forms = [(None, None), (b"", None), (None, b"x"), (b"", b"x"), (b"x", b""), (b"", b"")]
+    forms = [(None, None), (b"", None), (None, b""), (None, b"x"), (b"x", None), (b"", b"x"), (b"x", b""), (b"", b"")]
     assert len({record_hash(*form) for form in forms}) == len(forms)
+
+
+def test_records_that_only_differ_in_their_headers_are_told_apart() -> None:
+    forms: list[Headers] = [
+        [],
+        [("a", None)],
+        [("a", b"")],
+        [("a", b"b")],
+        [("b", b"a")],
+        [("a", b"b"), ("c", b"d")],
+        [("c", b"d"), ("a", b"b")],
+        [("a", None), ("b", None)],
+    ]
+    assert len({record_hash(b"k", b"v", form) for form in forms}) == len(forms)
+    assert record_hash(b"k", b"v", None) == record_hash(b"k", b"v", [])
+
+
+def test_the_audit_header_is_no_part_of_a_record() -> None:
+    headers: Headers = [("a", b"b"), (AUDIT_HEADER, b"1/0/7")]
+    assert record_hash(b"k", b"v", headers) == record_hash(b"k", b"v", headers[:1])
+
+
+def test_records_that_go_to_other_partitions_have_another_weighed_sum() -> None:
+    weights = partition_weights(range(1000))
+    assert len(set(weights.tolist())) == 1000
+    assert all(weight % 2 for weight in weights.tolist())
+    one, two = record_hash(b"1", b"a"), record_hash(b"2", b"b")
+    assert add(placed(one, 0), placed(two, 1)) != add(placed(one, 1), placed(two, 0))
+    assert placed(add(one, two), 3) == add(placed(one, 3), placed(two, 3))
 
 
 def test_key_and_value_cannot_be_exchanged_nor_moved_across_their_border() -> None:

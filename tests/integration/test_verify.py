@@ -14,8 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.verify.verdict import CLEAN, UNKNOWN, VIOLATED, Verdict
 from airflow_ckpt.verify.verification import Range, Subject, verify
-from ckpt_stream.checksum import checksum_of
-from ckpt_stream.lane import AUDIT_HEADER
+from ckpt_stream.checksum import AUDIT_HEADER, checksum_of
 from ckpt_stream.ledger import LedgerRecord, ledger_topic
 from tests.kafka_io import create_topic
 

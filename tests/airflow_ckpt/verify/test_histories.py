@@ -17,8 +17,7 @@ from airflow_ckpt.verify.ledger_check import batches_of, check_batches, check_la
 from airflow_ckpt.verify.sink_check import compare
 from airflow_ckpt.verify.sink_scan import Boundaries, Scan, _Tally
 from airflow_ckpt.verify.verdict import Finding
-from ckpt_stream.checksum import add, checksum_of
-from ckpt_stream.lane import AUDIT_HEADER
+from ckpt_stream.checksum import AUDIT_HEADER, add, checksum_of
 from ckpt_stream.ledger import LedgerRecord
 
 pytestmark = pytest.mark.unit
