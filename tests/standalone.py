@@ -74,7 +74,7 @@ class StandaloneUnderTest:
     """A cluster with two Workers of one core each; its executors have a Python that does not know `ckpt_stream`."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._port, self._web = free_port(), free_port()
         self._master: ProcessId | None = None
         self.workers: list[Worker] = []
@@ -94,12 +94,12 @@ class StandaloneUnderTest:
         self.workers = [worker for worker in self.workers if worker.is_up]
         while len(self.workers) < workers:
             argv = ["--host", HOST, "--cores", "1", "--memory", "1g", "--webui-port", str(free_port())]
-            argv += ["--work-dir", str(self._folder / "work"), self.url]
+            argv += ["--work-dir", str(self.folder / "work"), self.url]
             self.workers.append(Worker(self._launch("org.apache.spark.deploy.worker.Worker", *argv)))
         wait_until(
             lambda: self.alive_workers_or_none() == workers,
             deadline_s=START_DEADLINE_S,
-            what=f"{workers} workers; their logs are in {self._folder}",
+            what=f"{workers} workers; their logs are in {self.folder}",
         )
 
     def stop(self) -> None:
@@ -130,17 +130,17 @@ class StandaloneUnderTest:
 
     def _launch(self, main_class: str, *argv: str) -> ProcessId:
         home = pyspark_home()
-        name = f"{main_class.rpartition('.')[2].lower()}-{len(list(self._folder.glob('*.log')))}.log"
+        name = f"{main_class.rpartition('.')[2].lower()}-{len(list(self.folder.glob('*.log')))}.log"
         env = {n: v for n, v in os.environ.items() if not n.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
         env |= {
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": HOST,
-            "SPARK_LOCAL_DIRS": str(self._folder / "local"),
+            "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": " ".join(OPTIONS),
         }
         return start_detached(
-            [str(home / "bin" / "spark-class"), main_class, *argv], log=self._folder / name, cwd=self._folder, env=env
+            [str(home / "bin" / "spark-class"), main_class, *argv], log=self.folder / name, cwd=self.folder, env=env
         )
 
 

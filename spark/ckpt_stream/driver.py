@@ -39,6 +39,10 @@ log = logging.getLogger("ckpt_stream")
 
 Transform = Callable[["DataFrame"], "DataFrame"]
 
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+#: A batch is in memory several times: in the JVM, in the worker, and as Python objects on the way to Kafka's client.
+ARROW_BATCH_BYTES = 32 << 20
+
 #: Test only: the negative control of the ledger's decision.
 IGNORE_LEDGER = "CKPT_TEST_IGNORE_LEDGER"
 
@@ -75,8 +79,15 @@ def session(config: StreamConfig) -> SparkSession:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.appName(config.name).getOrCreate()
+    bound_arrow_batches(spark)
     spark.sparkContext.setLogLevel(os.environ.get("CKPT_SPARK_LOG_LEVEL", "WARN"))
     return spark
+
+
+def bound_arrow_batches(spark: SparkSession) -> None:
+    """Let no Arrow batch of large records fill an executor's memory, unless the user has set the limit."""
+    if not spark.sparkContext.getConf().contains(ARROW_BYTES):
+        spark.conf.set(ARROW_BYTES, str(ARROW_BATCH_BYTES))
 
 
 class Driver:
@@ -241,7 +252,7 @@ class Driver:
                 )
             return ends
 
-        return Sink(self.files, spec, write, config.min_pause, look_at_sink)
+        return Sink(self.files, spec, write, config.min_pause, look_at_sink, start.left)
 
     def _new_record(self) -> RunRecord:
         config, context = self.config, self.spark.sparkContext

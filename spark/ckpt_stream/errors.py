@@ -83,6 +83,16 @@ class Fenced(SinkError):
     """Another producer took over this lane."""
 
 
+class InputIncomplete(StreamError):
+    """Spark ended a lane's input before all of its rows had come; nothing of the lane was committed."""
+
+
+class EndOfInputUnknown(StreamError):
+    """Nothing tells whether all rows of a lane have come; nothing of the lane was committed."""
+
+    restart_may_help = False
+
+
 class BatchTimeout(StreamError):
     """A batch took longer than the stream allows."""
 

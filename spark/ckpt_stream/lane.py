@@ -10,16 +10,18 @@ from typing import Any
 
 from ckpt_stream import crash
 from ckpt_stream.archives import forget_archives
-from ckpt_stream.checksum import AUDIT_HEADER, add
+from ckpt_stream.checksum import AUDIT_HEADER, add, partition_weights
 from ckpt_stream.decision import Action, Decision, Intent, decide
-from ckpt_stream.errors import ReplayDiffers
-from ckpt_stream.ledger import LedgerRecord, ledger_topic, record_key, transactional_id
+from ckpt_stream.end_of_input import LaneInput
+from ckpt_stream.errors import ReplayDiffers, StreamError
+from ckpt_stream.ledger import FORMAT, LedgerRecord, ledger_topic, record_key, transactional_id
 from ckpt_stream.ledger_reader import open_reader, read_last
 from ckpt_stream.transaction import Transaction
 
 STEPS = ("init_ms", "ledger_ms", "produce_ms", "flush_ms", "commit_ms")
-RESULT_SCHEMA = "lane int, records long, bytes long, dead_letters long, checksum string, skipped boolean, " + ", ".join(
-    f"{step} double" for step in STEPS
+RESULT_SCHEMA = (
+    "lane int, records long, bytes long, dead_letters long, checksum string, skipped boolean, differs boolean, "
+    + ", ".join(f"{step} double" for step in STEPS)
 )
 
 
@@ -35,7 +37,15 @@ class LaneSpec:
     application: str
     transaction_timeout_ms: int
     history: int
+    #: The text of the batch's entry in the offset log.
+    offsets: str = ""
     sink_start: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: How the batch is written: as its other lanes are, where some are in the sink already.
+    ledger_format: int = FORMAT
+    #: A replay of a lane that is in the sink may differ from it: no lane is left to be written from that replay.
+    may_differ: bool = False
+    #: Write nothing: only compare the lanes that are in the sink with their replay.
+    only_compare: bool = False
     dead_letter_topic: str | None = None
     audit: bool = False
     #: For crash points only.
@@ -65,14 +75,13 @@ class LaneWriter:
 def write_lane(spec: LaneSpec, lane: int, batches: Iterable[Any]) -> dict[str, Any]:
     """Bring one lane of the batch into the sink, or find that it is there already."""
     batch = spec.intent.batch
-    clock, tally = _Clock(), Tally()
+    rows, clock, tally = LaneInput(batches), _Clock(), Tally()
     where = {"batch": batch, "lane": lane, "driver_pids": spec.driver_pids}
     if lane > 0:
         crash.reach(crash.BETWEEN_LANES, **where)
     reader = open_reader(spec.kafka)  # connects while the lane is fenced; what it reads, it reads after that
-    transaction = Transaction(
-        spec.kafka, transactional_id(spec.intent.sink_id, lane), spec.transaction_timeout_ms, spec.intent.topic
-    )
+    transaction = None if spec.only_compare else _fence(spec, lane)
+    differs = False
     try:
         clock.lap("init_ms")
         crash.reach(crash.AFTER_INIT, **where)
@@ -81,12 +90,13 @@ def write_lane(spec: LaneSpec, lane: int, batches: Iterable[Any]) -> dict[str, A
         decision = Decision(Action.PRODUCE) if spec.ignore_ledger else decide(last, lane, spec.intent)
         clock.lap("ledger_ms")
         crash.reach(crash.AFTER_LEDGER_READ, **where)
-        if decision.action is Action.SKIP:
-            _read_through(batches, tally, decision.expected, lane, batch)
+        if decision.action is Action.SKIP or transaction is None:
+            differs = _read_through(spec, lane, rows, tally, decision.expected)
         else:
-            _write(transaction, spec, lane, batches, tally, clock, where)
+            _write(transaction, spec, lane, rows, tally, clock, where)
     finally:
-        transaction.close()
+        if transaction is not None:
+            transaction.close()
     return {
         "lane": lane,
         "records": tally.records,
@@ -94,46 +104,73 @@ def write_lane(spec: LaneSpec, lane: int, batches: Iterable[Any]) -> dict[str, A
         "dead_letters": tally.dead_letters,
         "checksum": str(tally.checksum),
         "skipped": decision.action is Action.SKIP,
+        "differs": differs,
         **clock.laps,
     }
 
 
-def _read_through(batches: Iterable[Any], tally: Tally, expected: LedgerRecord | None, lane: int, batch: int) -> None:
-    """A skipped lane's rows are read all the same: only if they add up to what was written did the batch replay."""
-    for rows in batches:
-        tally.count(rows)
-    if expected is not None and tally.sums != (
+def _fence(spec: LaneSpec, lane: int) -> Transaction:
+    name = transactional_id(spec.intent.sink_id, lane)
+    return Transaction(spec.kafka, name, spec.transaction_timeout_ms, spec.intent.topic)
+
+
+def _read_through(spec: LaneSpec, lane: int, rows: LaneInput, tally: Tally, expected: LedgerRecord | None) -> bool:
+    """Read a lane that is not written all the same: only if its rows add up to what is in the sink did the batch replay.
+
+    Whether they do not; raises if that may not be.
+    """
+    for batch in rows:
+        tally.count(batch)
+    rows.require_end()
+    if expected is None:
+        return False
+    if expected.format != spec.ledger_format:
+        raise StreamError(
+            f"Lane {lane} of batch {expected.batch} is in the ledger in format {expected.format}, and was counted in format "
+            f"{spec.ledger_format}: it was written after this run had looked. The next run looks again."
+        )
+    same = tally.sums(expected.placed is not None) == (
         expected.records,
         expected.checksum,
+        expected.placed,
         expected.dead_letters,
         expected.dead_letter_checksum,
-    ):
-        raise ReplayDiffers(
-            f"Lane {lane} of batch {batch} is in the sink with {expected.records} record(s) and checksum "
-            f"{expected.checksum:016x}, its replay gives {tally.records} and {tally.checksum:016x}.",
-            "The batch does not replay identically (a transform that depends on time, chance or outside data, changed "
-            "code, or changed source data): lanes of it that are still missing would not fit the ones that are there.",
-            "run the version of the application that wrote the batch until it is committed; then make the transform a "
-            "function of its input alone.",
-        )
+    )
+    if not same and not spec.may_differ:
+        raise _replay_differs(spec.intent, lane, tally, expected)
+    return not same
+
+
+def _replay_differs(intent: Intent, lane: int, tally: Tally, expected: LedgerRecord) -> ReplayDiffers:
+    return ReplayDiffers(
+        f"Lane {lane} of batch {intent.batch} is in the sink with {expected.records} record(s) and checksum "
+        f"{expected.checksum:016x}, its replay gives {tally.records} and {tally.checksum:016x}.",
+        "The batch does not replay identically (a transform that depends on time, chance or outside data, changed code, or "
+        "changed source data), and not all of its lanes are in the sink: records that move from a missing lane to one that "
+        "is there would be lost, and those that move the other way doubled.",
+        "run the version of the application that wrote the batch until it is committed, then make the transform a function "
+        f"of its input alone; or accept the loss with `airflow-ckpt ledger accept-replay {intent.sink_id} --checkpoint ...`, "
+        "which lets the stream write the missing lanes from the new replay.",
+    )
 
 
 def _write(
     transaction: Transaction,
     spec: LaneSpec,
     lane: int,
-    batches: Iterable[Any],
+    rows: LaneInput,
     tally: Tally,
     clock: _Clock,
     where: Mapping[str, Any],
 ) -> None:
     transaction.begin()
     try:
-        for rows in batches:
-            _produce(transaction, spec, lane, rows, tally)
+        for batch in rows:
+            _produce(transaction, spec, lane, batch, tally)
             if crash.MID_PRODUCE in crash.armed_points:
                 transaction.flush()  # so that there is something in Kafka to be aborted
             crash.reach(crash.MID_PRODUCE, **where)
+        rows.require_end()
         _produce_ledger(transaction, spec, lane, tally)
         clock.lap("produce_ms")
         transaction.flush()
@@ -212,6 +249,9 @@ def _produce_ledger(transaction: Transaction, spec: LaneSpec, lane: int, tally: 
         dead_letter_topic=spec.dead_letter_topic,
         dead_letters=tally.dead_letters,
         dead_letter_checksum=tally.dead_letter_checksum,
+        placed=tally.placed if spec.ledger_format > 1 else None,
+        offsets=spec.offsets if lane == 0 and spec.ledger_format > 1 else None,
+        format=spec.ledger_format,
     )
     transaction.produce(topic, key=record.key, value=record.to_json(), partition=lane)
 
@@ -223,25 +263,33 @@ class Tally:
     records: int = 0
     bytes: int = 0
     checksum: int = 0
+    #: The checksum weighed by partition; None as soon as a record leaves its partition to Kafka's client.
+    placed: int | None = 0
     dead_letters: int = 0
     dead_letter_checksum: int = 0
 
-    @property
-    def sums(self) -> tuple[int, int, int, int]:
-        return self.records, self.checksum, self.dead_letters, self.dead_letter_checksum
+    def sums(self, with_places: bool) -> tuple[int, int, int | None, int, int]:
+        placed = self.placed if with_places else None
+        return self.records, self.checksum, placed, self.dead_letters, self.dead_letter_checksum
 
     def count(self, rows: Any) -> None:
         """Add one Arrow record batch; the hashes in it were computed by Spark."""
         import pyarrow.compute as pc
 
-        hashes, dead = rows.column("hash"), _column(rows, "dead_letter")
+        hashes, dead, partitions = rows.column("hash"), _column(rows, "dead_letter"), _column(rows, "partition")
         if dead is not None and pc.any(dead).as_py():
             wrong = hashes.filter(dead)
             self.dead_letters += len(wrong)
             self.dead_letter_checksum = add(self.dead_letter_checksum, _sum(wrong))
-            hashes = hashes.filter(pc.invert(dead))
+            alive = pc.invert(dead)
+            hashes = hashes.filter(alive)
+            partitions = None if partitions is None else partitions.filter(alive)
         self.records += len(hashes)
         self.checksum = add(self.checksum, _sum(hashes))
+        if partitions is None or partitions.null_count:
+            self.placed = None
+        elif self.placed is not None:
+            self.placed = add(self.placed, _sum(hashes, partition_weights(partitions.to_numpy(zero_copy_only=False))))
         self.bytes += sum(int(pc.sum(pc.binary_length(rows.column(c))).as_py() or 0) for c in ("key", "value"))
 
 
@@ -263,11 +311,15 @@ def _column(rows: Any, name: str) -> Any | None:
     return rows.column(index) if index >= 0 else None
 
 
-def _sum(hashes: Any) -> int:
+def _sum(hashes: Any, weights: Any | None = None) -> int:
     """Sum of signed 64-bit hashes; numpy wraps around, which is what a checksum modulo 2**64 wants."""
     import numpy as np
 
-    return int(np.add.reduce(hashes.to_numpy(zero_copy_only=False), dtype=np.int64)) if len(hashes) else 0
+    if not len(hashes):
+        return 0
+    numbers = hashes.to_numpy(zero_copy_only=False).view(np.uint64)
+    with np.errstate(over="ignore"):
+        return int(np.add.reduce(numbers if weights is None else numbers * weights, dtype=np.uint64))
 
 
 def _result_schema(pa: Any) -> Any:

@@ -2,7 +2,10 @@
 
 ``<checkpoint>/_ckpt/runs/<run>.json`` one file per run; ``stop.json`` a request to stop; ``restarts.json`` the restart
 history; ``poison.json`` records that made the application fail and count as consumed; ``adoption.json`` the ledger that
-a new checkpoint took over. This module is the format's one definition and imports neither Spark nor Kafka.
+a new checkpoint took over; ``replays.json`` batches whose replay differed from what is in the sink; ``accepted.json`` the
+one such batch that a user lets the stream finish all the same.
+
+This module is the format's one definition and imports neither Spark nor Kafka.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ STOP = f"{FOLDER}/stop.json"
 RESTARTS = f"{FOLDER}/restarts.json"
 POISON = f"{FOLDER}/poison.json"
 ADOPTION = f"{FOLDER}/adoption.json"
+REPLAYS = f"{FOLDER}/replays.json"
+ACCEPTED = f"{FOLDER}/accepted.json"
 
 STARTING, RUNNING, STOPPED, FINISHED, FAILED = "STARTING", "RUNNING", "STOPPED", "FINISHED", "FAILED"
 LIVE = (STARTING, RUNNING)
@@ -31,6 +36,15 @@ SUBMIT, RESTART = "submit", "restart"
 KEEP_BATCHES = 100
 KEEP_RUNS = 100
 KEEP_RESTARTS = 1000
+KEEP_REPLAYS = 1000
+
+
+def accepted_batch(text: str | None) -> tuple[str, int] | None:
+    """Query and batch that a user lets the stream finish although it does not replay identically."""
+    if not text:
+        return None
+    document = parse(text, "accepted replay")
+    return str(document["query_id"]), int(document["batch"])
 
 
 class RunRecordError(StreamError):

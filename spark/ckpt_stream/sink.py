@@ -15,8 +15,8 @@ from ckpt_stream.checksum import record_hash_column
 from ckpt_stream.errors import ConfigError, StreamError
 from ckpt_stream.files import CheckpointFiles
 from ckpt_stream.lane import RESULT_SCHEMA, LaneSpec, LaneWriter
-from ckpt_stream.ledger import Offsets, digest
-from ckpt_stream.run_record import now
+from ckpt_stream.ledger import FORMAT, Offsets, digest
+from ckpt_stream.run_record import KEEP_REPLAYS, REPLAYS, entries, listing, now
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -46,6 +46,11 @@ class BatchDone:
     end: Offsets
     lanes: tuple[dict[str, Any], ...] = ()
 
+    @property
+    def differs(self) -> list[int]:
+        """The lanes that were in the sink already, with other records than the replay gave."""
+        return [lane["lane"] for lane in self.lanes if lane["differs"]]
+
     def as_record(self) -> dict[str, Any]:
         return {
             "batch": self.batch,
@@ -56,8 +61,28 @@ class BatchDone:
             "records": sum(lane["records"] for lane in self.lanes),
             "dead_letters": sum(lane["dead_letters"] for lane in self.lanes),
             "skipped": sum(lane["skipped"] for lane in self.lanes),
+            "differs": self.differs,
             "lanes": list(self.lanes),
         }
+
+
+@dataclass(frozen=True)
+class LeftBatch:
+    """The batch that an earlier run has left in doubt, and how many of its lanes are in the sink."""
+
+    batch: int
+    lanes_there: int
+    #: The format in which they are in the ledger.
+    ledger_format: int = FORMAT
+    #: A user lets the stream go on although its replay differs from them.
+    accepted: bool = False
+
+    def adapt(self, spec: LaneSpec) -> LaneSpec:
+        whole = self.lanes_there == spec.intent.lanes
+        return replace(spec, ledger_format=self.ledger_format, may_differ=spec.may_differ or whole or self.accepted)
+
+    def is_part_of(self, lanes: int) -> bool:
+        return 0 < self.lanes_there < lanes
 
 
 class StopBeforeBatch(StreamError):
@@ -87,10 +112,12 @@ class Sink:
         write: Callable[[DataFrame, LaneSpec], tuple[dict[str, Any], ...]],
         min_pause: float,
         look_at_sink: Callable[[], Offsets],
+        left: LeftBatch | None = None,
     ) -> None:
         self.progress = Progress()
         self._files, self._spec, self._write = files, spec, write
         self._min_pause, self._look_at_sink = min_pause, look_at_sink
+        self._left = left
         self._previous_end: tuple[int, Offsets] | None = None
         self._last_ended = float("-inf")
 
@@ -131,11 +158,64 @@ class Sink:
         intent = replace(
             self._spec.intent, batch=batch, digest=digest(text), query_id=query_id or self._spec.intent.query_id
         )
-        spec = replace(self._spec, intent=intent, start=start, end=end, sink_start=sink_start)
-        lanes = self._write(rows, spec)
+        spec = replace(
+            self._spec,
+            intent=intent,
+            start=start,
+            end=end,
+            offsets=text,
+            sink_start=sink_start,
+            # The one lane that there is holds the batch whole.
+            may_differ=intent.lanes == 1,
+        )
+        if self._left is not None and self._left.batch == batch:
+            lanes = self._finish(rows, self._left.adapt(spec), self._left)
+        else:
+            lanes = self._write(rows, spec)
         crash.reach(crash.AFTER_LAST_LANE, **where)
         self._previous_end = (batch, end)
-        return BatchDone(batch, started, now(), start, end, lanes)
+        done = BatchDone(batch, started, now(), start, end, lanes)
+        if done.differs:
+            self._note_replay(done, spec)
+        return done
+
+    def _finish(self, rows: DataFrame, spec: LaneSpec, left: LeftBatch) -> tuple[dict[str, Any], ...]:
+        """A batch of which some lanes are missing: they may be written only from a replay that gives the others again."""
+        if not left.is_part_of(spec.intent.lanes):
+            return self._write(rows, spec)
+        rows.persist()  # what is compared is what is then written
+        try:
+            self._write(rows, replace(spec, only_compare=True))
+            return self._write(rows, spec)
+        finally:
+            rows.unpersist()
+
+    def _note_replay(self, done: BatchDone, spec: LaneSpec) -> None:
+        """Keep for the verdict that the sink holds another attempt of a batch than the one that was replayed last."""
+        accepted = (
+            self._left is not None and self._left.batch == done.batch and self._left.is_part_of(spec.intent.lanes)
+        )
+        log.warning(
+            "batch %s does not replay identically: lanes %s are in the sink as an earlier attempt wrote them. %s Make the "
+            "transform a function of its input alone.",
+            done.batch,
+            done.differs,
+            "A user has accepted that its other lanes may lose or double records."
+            if accepted
+            else "That attempt is complete, so nothing is lost or doubled.",
+        )
+        known = entries(self._files.read(REPLAYS), "list of replays")
+        known.append(
+            {
+                "query_id": spec.intent.query_id,
+                "batch": done.batch,
+                "lanes": done.differs,
+                "run": spec.run_id,
+                "time": now(),
+                "accepted": accepted,
+            }
+        )
+        self._files.write(REPLAYS, listing(known[-KEEP_REPLAYS:]))
 
     def _start_offsets(self, batch: int) -> Offsets:
         if self._previous_end is not None and self._previous_end[0] == batch - 1:
@@ -175,19 +255,23 @@ class LaneBatches:
     """Exactly once: one Kafka transaction per lane."""
 
     def __init__(self) -> None:
-        self._columns: list[Column] = []
+        self._columns: dict[int, list[Column]] = {}
 
     def __call__(self, rows: DataFrame, spec: LaneSpec) -> tuple[dict[str, Any], ...]:
-        lanes = spec.intent.lanes
-        if not self._columns:  # every batch of a query has the same, and to build them takes 20 ms
-            columns = output_columns(rows.columns)
-            columns["hash"] = record_hash_column(columns["key"], columns["value"])
-            self._columns = [column.alias(name) for name, column in columns.items()]
-        divided = into_lanes(rows.select(*self._columns), lanes, _offsets_between(spec.start, spec.end))
+        lanes, ledger_format = spec.intent.lanes, spec.ledger_format
+        if ledger_format not in self._columns:  # every batch of a query has the same, and to build them takes 20 ms
+            self._columns[ledger_format] = _lane_columns(rows.columns, ledger_format)
+        divided = into_lanes(rows.select(*self._columns[ledger_format]), lanes, _offsets_between(spec.start, spec.end))
         done = divided.mapInArrow(LaneWriter(spec), RESULT_SCHEMA).collect()
         if sorted(row["lane"] for row in done) != list(range(lanes)):
             raise StreamError(f"Spark ran lanes {sorted(r['lane'] for r in done)} instead of 0 to {lanes - 1}.")
         return tuple(row.asDict() for row in sorted(done, key=lambda row: row["lane"]))
+
+
+def _lane_columns(names: Sequence[str], ledger_format: int) -> list[Column]:
+    columns = output_columns(names)
+    columns["hash"] = record_hash_column(columns["key"], columns["value"], columns.get("headers"), ledger_format)
+    return [column.alias(name) for name, column in columns.items()]
 
 
 def into_lanes(rows: DataFrame, lanes: int, offsets: int) -> DataFrame:

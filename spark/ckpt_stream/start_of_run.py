@@ -4,7 +4,7 @@ the checkpoint, and say in one line how the stream goes on, or refuse."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,9 +13,11 @@ from ckpt_stream.checkpoint_log import CheckpointLogError, parse_metadata, parse
 from ckpt_stream.decision import Adoption, CheckpointEnd, Intent, Reconciliation, reconcile
 from ckpt_stream.errors import LedgerLost
 from ckpt_stream.files import CheckpointFiles, ReadableFiles
-from ckpt_stream.ledger import ANCHOR, LedgerRecord, Offsets, digest, ledger_topic, transactional_id
+from ckpt_stream.ledger import ANCHOR, BATCH, LedgerRecord, Offsets, digest, ledger_topic, transactional_id
+from ckpt_stream.ledger import FORMAT as LEDGER_FORMAT
 from ckpt_stream.ledger_reader import open_reader, read_last
-from ckpt_stream.run_record import ADOPTION, FORMAT, now, parse
+from ckpt_stream.run_record import ACCEPTED, ADOPTION, FORMAT, accepted_batch, now, parse
+from ckpt_stream.sink import LeftBatch
 from ckpt_stream.topics import Topics
 from ckpt_stream.transaction import Transaction
 
@@ -32,6 +34,8 @@ class Start:
     #: End offsets of the newest committed batch; of the adopted ledger for a new checkpoint.
     end: Offsets
     adopted: Adoption | None = None
+    #: The batch in doubt.
+    left: LeftBatch | None = None
 
 
 def checkpoint_end(files: ReadableFiles) -> CheckpointEnd:
@@ -121,7 +125,21 @@ def begin(
             digest=checkpoint.digests[verdict.anchor_at],
         )
         write_anchors(kafka, here, end, run_id=run_id, application=application, timeout_ms=timeout_ms)
-    return Start(verdict, checkpoint, end, adopted)
+    left = _left_batch(checkpoint, ledger[: intent.lanes], accepted_batch(files.read(ACCEPTED)))
+    return Start(verdict, checkpoint, end, adopted, left)
+
+
+def _left_batch(
+    checkpoint: CheckpointEnd, ledger: Sequence[LedgerRecord | None], accepted: tuple[str, int] | None
+) -> LeftBatch | None:
+    batch = checkpoint.in_doubt
+    if batch is None:
+        return None
+    there = [
+        r for r in ledger if r is not None and r.kind == BATCH and (r.query_id, r.batch) == (checkpoint.query_id, batch)
+    ]
+    ledger_format = there[0].format if there else LEDGER_FORMAT
+    return LeftBatch(batch, len(there), ledger_format, accepted == (checkpoint.query_id, batch))
 
 
 def _adoption(stored: str | None) -> Adoption | None:

@@ -21,6 +21,10 @@ INIT_SECONDS = 60.0
 #: An abort is a courtesy to readers: if Kafka does not take it, the next owner's fence aborts the transaction.
 ABORT_SECONDS = 10.0
 
+#: What a lane holds of records that are not delivered yet: enough that the brokers never wait for it, and a bound for
+#: records of any size.
+QUEUE_KBYTES = 128 * 1024
+
 
 class Transaction:
     """Fences the lane's former owner when built; then carries one transaction to its end."""
@@ -36,6 +40,7 @@ class Transaction:
             "reconnect.backoff.ms": 10,
             "linger.ms": 5,
             "queue.buffering.max.messages": 500_000,
+            "queue.buffering.max.kbytes": QUEUE_KBYTES,
             **kafka,
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,13 +42,19 @@ def feed(stream: StreamUnderTest, size: int = 100) -> list[str]:
 
 @contextmanager
 def standing_still(
-    stream: StreamUnderTest, cluster: StandaloneUnderTest, *, lane: int, batch: int, **changes: Any
+    stream: StreamUnderTest,
+    cluster: StandaloneUnderTest,
+    *,
+    lane: int,
+    batch: int,
+    conf: Mapping[str, str] | None = None,
+    **changes: Any,
 ) -> Iterator[tuple[Running, Worker]]:
     """The stream runs until one Python worker stands still in the middle of a batch; gives the worker that has it."""
     marker = stream.folder / "stands-still"
     order = {"point": crash.MID_PRODUCE, "kill": "worker", "once": str(marker), "lane": lane, "batch": batch}
     options = cluster.submit()
-    options["conf"] |= {**SMALL_PARTS, f"spark.executorEnv.{crash.ENVIRONMENT}": json.dumps(order)}
+    options["conf"] |= {**SMALL_PARTS, **(conf or {}), f"spark.executorEnv.{crash.ENVIRONMENT}": json.dumps(order)}
     running = stream.start(**options, **changes)
     try:
         pid = wait_for(lambda: _who_stands_still(running, marker), "a Python worker to stand still")
@@ -98,6 +104,33 @@ def test_a_worker_killed_in_the_middle_of_a_batch_costs_no_record_and_doubles_no
     (run,) = under_test.runs()
     assert (run.state, run.totals["records"]) == ("FINISHED", RECORDS)
     assert sorted((r.batch, r.lane) for r in under_test.ledger()) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_a_lane_whose_input_is_lost_with_the_machine_that_held_it_is_written_whole_by_the_next_attempt(
+    cluster: StandaloneUnderTest, stream: Make
+) -> None:
+    """The other machine dies while a lane is in the middle of its input: Spark cannot fetch the rest, and does it all again."""
+    under_test = stream("copy_topic", partitions=8, lanes=3)
+    expected = feed(under_test, size=60_000)
+    # Much more than a connection holds, fetched block by block: what the lane has not read is still on the other machine.
+    fetching = {
+        "spark.shuffle.readHostLocalDisk": "false",
+        "spark.reducer.maxReqsInFlight": "1",
+        "spark.reducer.maxSizeInFlight": "1k",
+        "spark.shuffle.io.maxRetries": "0",
+    }
+    with standing_still(under_test, cluster, batch=0, lane=0, conf=fetching) as (running, worker):
+        (other,) = (w for w in cluster.workers if w is not worker)
+        stopped = next(p for p in worker.family() if p.status() == psutil.STATUS_STOPPED)
+        other.kill()
+        stopped.resume()
+        ended = running.wait()
+    assert ended.code == 0, ended.log[-4000:]
+    assert "FetchFailed" in ended.log, "the lane had all of its rows when the other machine died"
+    logs = [file.read_text(errors="replace") for file in cluster.folder.glob("work/*/*/stderr")]
+    assert any("Spark ended the lane's input before it was complete" in log for log in logs)
+    assert under_test.values() == expected
+    assert sorted((r.batch, r.lane) for r in under_test.ledger()) == [(0, 0), (0, 1), (0, 2)]
 
 
 @pytest.mark.slow
