@@ -10,7 +10,7 @@ from rich.table import Table
 
 from airflow_ckpt.cli.kafka_options import AsJson, Bootstrap, KafkaConfig, kafka_settings
 from airflow_ckpt.cli.output import Result, output_for
-from airflow_ckpt.cli.streams import WebHdfs
+from airflow_ckpt.cli.streams import WebHdfs, me
 from airflow_ckpt.exceptions import CkptError
 
 app = typer.Typer(help="Look at a sink's ledger, and repair it after a refusal.", no_args_is_help=True)
@@ -86,6 +86,40 @@ def rebuild(
         done = rebuild_ledger(files, kafka, sink_id=sink_id, sink=sink, lanes=lanes, in_doubt=in_doubt)
     value = {"topic": done.topic, "batch": done.batch, "lanes": done.lanes}
     output_for(as_json).result(value, lambda v: f"{v['topic']}: {v['lanes']} lane(s) anchored at batch {v['batch']}")
+
+
+@app.command("accept-replay")
+def accept_replay(
+    sink_id: SinkId,
+    checkpoint: Annotated[str, typer.Option(help="The stream's checkpoint folder.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Yes, records of this batch may be lost or doubled.")] = False,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfig = None,
+    webhdfs: WebHdfs = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let the stream finish a batch whose replay differs from what is in the sink of it (ReplayDiffers)."""
+    from airflow_ckpt.checkpoint.locations import open_files, readable
+    from ckpt_stream.repair import accept_replay as accept
+
+    if not yes:
+        raise CkptError(
+            "Nothing was changed. The lanes of the batch that are missing would be written from a replay that differs from "
+            "the one that wrote the others: records that moved between them are lost or doubled, and the verdict on the "
+            "batch is never clean. The version of the application that wrote the batch avoids that. If it cannot be had: "
+            f"`airflow-ckpt ledger accept-replay {sink_id} --checkpoint {checkpoint} --yes`"
+        )
+    with readable(checkpoint):
+        files = open_files(checkpoint, webhdfs)
+        done = accept(files, kafka_settings(bootstrap, kafka_config), sink_id, by=me())
+    value = {"batch": done.batch, "lanes_there": list(done.lanes_there), "lanes_missing": list(done.lanes_missing)}
+    output_for(as_json).result(
+        value,
+        lambda v: (
+            f"batch {v['batch']}: the next run keeps lanes {v['lanes_there']} and writes lanes {v['lanes_missing']}. "
+            f"Start it with a new DAG run, or `airflow-ckpt resume {checkpoint} --new-budget`."
+        ),
+    )
 
 
 @app.command()

@@ -5,16 +5,17 @@ Both are answers to a refusal. They change the ledger alone; the sink's records 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from ckpt_stream.decision import Intent
 from ckpt_stream.errors import LedgerAhead, Refused
 from ckpt_stream.files import ReadableFiles
 from ckpt_stream.lease import refuse_if_alive
 from ckpt_stream.ledger import LedgerRecord, ledger_topic
-from ckpt_stream.run_record import LIVE, RUNS, RunRecord
+from ckpt_stream.run_record import ACCEPTED, FORMAT, LIVE, RUNS, RunRecord, now
 from ckpt_stream.start_of_run import checkpoint_end, committed_end, fence_lanes, read_ledger_ends, write_anchors
 from ckpt_stream.topics import Topics
 
@@ -31,6 +32,19 @@ class Rebuilt:
     topic: str
     batch: int
     lanes: int
+
+
+@dataclass(frozen=True)
+class AcceptedReplay:
+    batch: int
+    lanes_there: tuple[int, ...]
+    lanes_missing: tuple[int, ...]
+
+
+class WritableFiles(ReadableFiles, Protocol):
+    """Files beside a checkpoint that can be written from a terminal."""
+
+    def write(self, name: str, text: str) -> None: ...
 
 
 def rebuild(
@@ -113,6 +127,26 @@ def _refuse_if_ahead(known: list[LedgerRecord], newest: int, query_id: str | Non
                 f"Anchoring the ledger at the older checkpoint would write the batches up to {record.batch} twice.",
                 'put the newest checkpoint back; for a stateless stream, start on an empty folder with `start="ledger"`.',
             )
+
+
+def accept_replay(files: WritableFiles, kafka: Mapping[str, Any], sink_id: str, *, by: str) -> AcceptedReplay:
+    """Let the stream finish the batch in doubt although its replay differs from the lanes that are in the sink."""
+    _refuse_if_running(files)
+    here = checkpoint_end(files)
+    name = ledger_topic(sink_id)
+    found = Topics(kafka).get(name, "ledger")
+    ends = read_ledger_ends(kafka, name, found.partitions)
+    there = [r for r in ends if r is not None and (r.query_id, r.batch) == (here.query_id, here.in_doubt)]
+    if here.in_doubt is None or not there:
+        raise Refused(
+            f"{name} holds no lane of a batch that the checkpoint has in doubt.",
+            "There is no replay to accept.",
+            "start the stream: it goes on by itself, or says what is wrong.",
+        )
+    missing = tuple(lane for lane in range(there[0].lanes) if lane not in {r.lane for r in there})
+    document = {"format": FORMAT, "query_id": here.query_id, "batch": here.in_doubt, "by": by, "time": now()}
+    files.write(ACCEPTED, json.dumps(document))
+    return AcceptedReplay(here.in_doubt, tuple(r.lane for r in there), missing)
 
 
 def reset(kafka: Mapping[str, Any], sink_id: str) -> str:

@@ -120,20 +120,6 @@ def test_lanes_changed_with_a_batch_in_doubt_are_refused(spark: Any, stream: Mak
     assert under_test.values() == sorted(map(str, range(100)))
 
 
-def test_a_batch_that_does_not_replay_identically_is_refused(spark: Any, stream: Make) -> None:
-    under_test = stream()
-    under_test.feed("a", "b")
-    crashed = under_test.crash_at(crash.AFTER_LAST_LANE)
-    assert crashed.hit is not None, crashed.log[-2000:]
-
-    def changed(events: Any) -> Any:
-        return events.selectExpr("key", "concat(cast(value as string), '!') as value")
-
-    with nothing_is_written(under_test):
-        outcome = under_test.drive(spark, changed)
-    refused(under_test, outcome, "ReplayDiffers", "does not replay identically", "version of the application")
-
-
 def test_a_second_driver_on_a_live_checkpoint_is_refused(spark: Any, stream: Make) -> None:
     under_test = stream(drain=False, heartbeat=0.5)
     running = under_test.start()

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ckpt_stream.checksum import checksum_of
+from ckpt_stream.checksum import checksum_of, placed
 from ckpt_stream.ledger import ANCHOR, ledger_topic
 from ckpt_stream.sink import MANY, into_lanes
 from tests.kafka_io import produce, read_all
@@ -90,15 +90,19 @@ def test_null_keys_and_null_values_pass_through(spark: Any, stream: Make) -> Non
     produce(under_test.kafka, under_test.source, [(None, "a"), ("k", None), (None, None), ("", ""), ("k", "b")])
     code, line = under_test.drive(spark, copy)
     assert code == 0, line
-    seen = {(r.key, r.value) for r in under_test.committed()}
-    assert seen == {(None, b"a"), (b"k", None), (None, None), (b"", b""), (b"k", b"b")}
+    found = under_test.committed()
+    assert {(r.key, r.value) for r in found} == {(None, b"a"), (b"k", None), (None, None), (b"", b""), (b"k", b"b")}
+    assert checksum_of([r.key for r in found], [r.value for r in found]) == sum(
+        r.checksum for r in under_test.ledger()
+    ) % (2**64)
 
 
 def test_headers_and_explicit_partitions_pass_through(spark: Any, stream: Make) -> None:
     def transform(events: DataFrame) -> DataFrame:
-        header = F.struct(F.lit("origin").alias("key"), F.col("key").alias("value"))
+        origin = F.struct(F.lit("origin").alias("key"), F.col("key").alias("value"))
+        empty = F.struct(F.lit("empty").alias("key"), F.lit(None).cast("binary").alias("value"))
         partition = F.col("value").cast("string").cast("int") % 3
-        return events.select("key", "value", F.array(header).alias("headers"), partition.alias("partition"))
+        return events.select("key", "value", F.array(origin, empty).alias("headers"), partition.alias("partition"))
 
     under_test = stream(partitions=3)
     under_test.feed(*map(str, range(30)), keys=4)
@@ -107,7 +111,14 @@ def test_headers_and_explicit_partitions_pass_through(spark: Any, stream: Make) 
     records = under_test.committed()
     assert len(records) == 30
     assert all(r.partition == int(r.value or b"") % 3 for r in records)
-    assert all(r.headers == (("origin", r.key),) for r in records)
+    assert all(r.headers == (("origin", r.key), ("empty", None)) for r in records)
+    (ledger,) = under_test.ledger()
+    sums = {
+        p: checksum_of(*zip(*((r.key, r.value, r.headers) for r in records if r.partition == p), strict=True))
+        for p in range(3)
+    }
+    assert ledger.checksum == sum(sums.values()) % 2**64
+    assert ledger.placed == sum(placed(checksum, p) for p, checksum in sums.items()) % 2**64
 
 
 def test_the_audit_header_names_batch_lane_and_place(spark: Any, stream: Make) -> None:
