@@ -57,3 +57,19 @@ def test_a_delivery_that_failed_is_the_reason_that_is_told() -> None:
     waiting._failures.append(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large"))
     with pytest.raises(SinkRejected, match="MSG_SIZE_TOO_LARGE"):
         waiting.flush()
+
+
+@pytest.mark.parametrize(("given", "kbytes"), [({}, 128 * 1024), ({"queue.buffering.max.kbytes": 5}, 5)])
+def test_what_waits_in_a_lanes_client_is_bounded_in_bytes_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], kbytes: int
+) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def producer(settings: dict[str, Any]) -> Any:
+        seen.append(settings)
+        raise KafkaException(DENIED)
+
+    monkeypatch.setattr("confluent_kafka.Producer", producer)
+    with pytest.raises(KafkaException):
+        Transaction(given, "orders-0", 60_000, "orders")
+    assert [settings["queue.buffering.max.kbytes"] for settings in seen] == [kbytes]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ckpt_stream.checksum import checksum_of, placed
+from ckpt_stream.driver import ARROW_BATCH_BYTES, bound_arrow_batches
 from ckpt_stream.ledger import ANCHOR, ledger_topic
 from ckpt_stream.sink import MANY, into_lanes
 from tests.kafka_io import produce, read_all
@@ -155,13 +157,27 @@ def test_records_of_aborted_source_transactions_are_not_read(spark: Any, stream:
     assert under_test.values() == ["also kept", "kept"]
 
 
-def test_a_full_client_queue_is_waited_for(spark: Any, stream: Make) -> None:
+@pytest.mark.parametrize("bound", [{"queue.buffering.max.messages": 50}, {"queue.buffering.max.kbytes": 2}])
+def test_a_full_client_queue_is_waited_for(spark: Any, stream: Make, bound: dict[str, int]) -> None:
     under_test = stream()
     under_test.feed(*numbered(3000))
-    kafka = {**under_test.kafka, "queue.buffering.max.messages": 50}
-    code, line = under_test.drive(spark, copy, kafka=kafka)
+    code, line = under_test.drive(spark, copy, kafka={**under_test.kafka, **bound})
     assert code == 0, line
     assert under_test.values() == numbered(3000)
+
+
+def test_arrow_batches_of_large_records_are_bounded_in_bytes(spark: Any) -> None:
+    def sizes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"bytes": [batch.nbytes]})
+
+    session = spark.newSession()
+    rows = session.range(150).select(F.repeat(F.lit("x"), 1_000_000).cast("binary").alias("value")).coalesce(1)
+    unbounded = [row["bytes"] for row in rows.mapInArrow(sizes, "bytes long").collect()]
+    bound_arrow_batches(session)
+    bounded = [row["bytes"] for row in rows.mapInArrow(sizes, "bytes long").collect()]
+    assert max(bounded) < 2 * ARROW_BATCH_BYTES < max(unbounded)
+    assert sum(bounded) >= 150_000_000
 
 
 def test_lanes_can_be_changed_at_a_clean_stop(spark: Any, stream: Make) -> None:
