@@ -52,16 +52,19 @@ def read_last(consumer: Any, topic: str, lane: int, seconds: float = READ_SECOND
 
 
 def read_lane(consumer: Any, topic: str, lane: int, seconds: float = READ_SECONDS) -> list[LedgerRecord]:
-    """Every record of a lane in the order written, tombstoned ones left out. One written twice is there twice."""
+    """Every record of a lane in the order written, tombstoned ones left out. One written twice is there twice.
+
+    A tombstone is for what was written before it: a query that took the ledger over uses the same keys again.
+    """
     low, end = _bounds(consumer, topic, lane, seconds)
     kept: list[tuple[bytes, LedgerRecord]] = []
-    tombstoned: set[bytes] = set()
+    tombstoned: dict[bytes, int] = {}
     for key, record in _read(consumer, topic, lane, low, end, seconds):
         if record is None:
-            tombstoned.add(key)
+            tombstoned[key] = len(kept)
         else:
             kept.append((key, record))
-    return [record for key, record in kept if key not in tombstoned]
+    return [record for place, (key, record) in enumerate(kept) if place >= tombstoned.get(key, 0)]
 
 
 def _bounds(consumer: Any, topic: str, lane: int, seconds: float) -> tuple[int, int]:
