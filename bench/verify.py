@@ -69,9 +69,7 @@ def rates(cluster: KafkaCluster, records: int, rounds: int, say: Any) -> dict[st
     if found is None:
         raise RuntimeError("the topic vanished")
     ends = dict(found.stable)
-    boundaries = Boundaries(
-        range(BATCHES), {p: [end * b // BATCHES for b in range(BATCHES)] for p, end in ends.items()}
-    )
+    boundaries = Boundaries({p: [end * b // BATCHES for b in range(BATCHES)] for p, end in ends.items()})
     start = dict.fromkeys(ends, 0)
     with Memory() as part:
         scan_sums(kafka, topic, start, {p: end // 2 for p, end in ends.items()}, boundaries)

@@ -22,7 +22,10 @@ def verify(
     group: Annotated[str | None, typer.Option(help="The stream's consumer group, to be compared as well.")] = None,
     depth: Annotated[str, typer.Option(help="ledger: bookkeeping only; sink: read the sink as well.")] = "sink",
     after: Annotated[int | None, typer.Option(help="Begin behind this batch, which was verified before.")] = None,
-    until: Annotated[int | None, typer.Option(help="End with this batch.")] = None,
+    query: Annotated[
+        str | None, typer.Option(help="The query whose batch --after names; the newest in the ledger by default.")
+    ] = None,
+    until: Annotated[int | None, typer.Option(help="End with this batch of the newest query.")] = None,
     count_aborted: Annotated[bool, typer.Option(help="Read a second time to count aborted copies.")] = False,
     transaction_timeout: Annotated[float, typer.Option(help="Seconds a transaction may be open.")] = 60.0,
     id_path: Annotated[
@@ -77,7 +80,7 @@ def verify(
                 with readable(checkpoint) if checkpoint else nullcontext():
                     files = open_files(checkpoint, webhdfs) if checkpoint else None
                     subject = Subject(name, kafka, name, sink, group, files, transaction_timeout)
-                    wanted = Range(after, until)
+                    wanted = Range(after, until, query)
                     verdict = verify_stream(
                         subject, depth=depth, batches=wanted, count_aborted=count_aborted, progress=progress
                     )

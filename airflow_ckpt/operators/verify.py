@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
 from typing import Any
@@ -21,6 +22,7 @@ from airflow_ckpt.streams.control import Order, StreamControl
 from airflow_ckpt.streams.goal import REACHED
 from airflow_ckpt.streams.stream import is_template
 from airflow_ckpt.verify import mark
+from airflow_ckpt.verify.cut import Range
 from airflow_ckpt.verify.verdict import CLEAN, DEPTHS, RECOMPUTE, SINK, VIOLATED
 from ckpt_stream.run_record import FOLDER
 
@@ -43,8 +45,8 @@ class ExactlyOnceVerifyOperator(StreamOperator):
 
     :param depth: `ledger` (bookkeeping only), `sink` (every committed record is read; default), or `recompute` (the transform
         is run again as a batch and compared with the sink); a template will do
-    :param since: `start` (default), `last` (after what was verified last: costs as much as the new data), or a batch number;
-        a template will do
+    :param since: `start` (default), `last` (after what was verified last: costs as much as the new data), or the number of a
+        batch of the newest query in the ledger; a template will do
     :param until: last batch to verify; None: the newest
     :param count_aborted: also count the aborted copies that committed readers do not see
     :param engine: `here` reads the sink in this worker, `spark` as a Spark job beside the stream, `auto` (default) as a job
@@ -93,7 +95,7 @@ class ExactlyOnceVerifyOperator(StreamOperator):
 
     def begin(self, context: Any, control: StreamControl) -> Step:
         from airflow_ckpt.verify.conclusion import conclude
-        from airflow_ckpt.verify.verification import Range, plan, scan_here
+        from airflow_ckpt.verify.verification import plan, scan_here
 
         self._check()
         for name in ("depth", "since"):
@@ -102,11 +104,12 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         if self.depth == RECOMPUTE:
             self.log.info("verifying all of %s at depth %s", self.stream.name, self.depth)
             return self._recompute(control)
-        after = self._after(control)
-        where = "the start" if after is None else f"batch {after}"
-        self.log.info("verifying %s from %s at depth %s", self.stream.name, where, self.depth)
+        wanted = self._range(control)
+        where = "from the start" if wanted.after is None else f"after batch {wanted.after}"
+        where += f" of query {wanted.query}" if wanted.query else ""
+        self.log.info("verifying %s %s at depth %s", self.stream.name, where, self.depth)
         subject = self._subject(control)
-        made = plan(subject, depth=self.depth, batches=Range(after, self.until), count_aborted=self.count_aborted)
+        made = plan(subject, depth=self.depth, batches=wanted, count_aborted=self.count_aborted)
         if self.engine == "spark" or (self.engine == "auto" and made.offsets > self.spark_above):
             return self._scan_by_spark(control, made)
         verdict = conclude(made, scan_here(made, subject.kafka, self._progress()))
@@ -184,12 +187,12 @@ class ExactlyOnceVerifyOperator(StreamOperator):
             raise CkptError(f"The verification's Spark job gave no result: {event['reason']}")
         return handle.token, text
 
-    def _after(self, control: StreamControl) -> int | None:
+    def _range(self, control: StreamControl) -> Range:
         if isinstance(self.since, int):
-            return self.since - 1 if self.since > 0 else None
+            return Range(self.since - 1 if self.since > 0 else None, self.until)
         if self.since == "start":
-            return None
-        return mark.verified_until(control.sources.files, self.depth)
+            return Range(until=self.until)
+        return replace(mark.not_yet_verified(control.sources.files, self.depth), until=self.until)
 
     def _progress(self) -> Any:
         """A line in the log at every tenth of the way."""

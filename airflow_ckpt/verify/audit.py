@@ -6,11 +6,11 @@ number of records in the sink. `Audit` gathers the facts in process; `account` s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_ckpt.verify.ledger_check import Batch
+from airflow_ckpt.verify.batches import Batch
 from airflow_ckpt.verify.verdict import Finding
 from ckpt_stream.checksum import AUDIT_HEADER
 from ckpt_stream.sink_facts import (
@@ -19,18 +19,25 @@ from ckpt_stream.sink_facts import (
     NAMED,
     OUT_OF_ORDER,
     AuditFacts,
+    Claim,
+    Claims,
     Example,
     LaneSeen,
     Name,
     parse_name,
 )
 
-#: (batch, lane) -> records that the ledger claims.
-Expected = Mapping[tuple[int, int], int]
 
-
-def expected_of(batches: Sequence[Batch]) -> dict[tuple[int, int], int]:
-    return {(b.number, lane): r.records for b in batches for lane, r in b.lanes.items()}
+def claims_of(batches: Sequence[Batch]) -> Claims:
+    """What the ledger claims of each lane; the queries of the batches are counted in their order."""
+    eras = {query: era for era, query in enumerate(dict.fromkeys(b.query for b in batches))}
+    return Claims(
+        [
+            Claim(turn, eras[b.query], b.number, lane, r.records)
+            for turn, b in enumerate(batches)
+            for lane, r in b.lanes.items()
+        ]
+    )
 
 
 @dataclass
@@ -45,51 +52,55 @@ class Account:
     findings: list[Finding] = field(default_factory=list)
 
 
-def account(expected: Expected, facts: AuditFacts, topic: str) -> Account:
+def account(batches: Sequence[Batch], facts: AuditFacts, topic: str) -> Account:
     """Turn facts into findings: records that should not be there, in the order of the topic, then what is missing."""
     counts = facts.counts
     result = Account(duplicated=counts[DUPLICATE], alien=counts[ALIEN], out_of_order=counts[OUT_OF_ORDER])
     for example in sorted(facts.examples, key=lambda e: (e.partition, e.offset)):
-        result.findings.append(_finding(example, expected, topic))
-    for lane in sorted(facts.incomplete, key=lambda found: (found.batch, found.lane)):
-        claimed = expected[lane.batch, lane.lane]
-        missing = claimed - lane.seen
+        result.findings.append(_finding(example, batches, topic))
+    for lane in sorted(facts.incomplete, key=lambda found: (found.turn, found.lane)):
+        batch = batches[lane.turn]
+        missing = batch.lanes[lane.lane].records - lane.seen
         result.lost += missing
         result.torn += not lane.seen
-        result.findings.append(_missing(lane, claimed, missing, topic))
+        result.findings.append(_missing(lane, batch, missing, topic))
     return result
 
 
-def _finding(example: Example, expected: Expected, topic: str) -> Finding:
-    words, helps, batch = _words(example, expected)
+def _finding(example: Example, batches: Sequence[Batch], topic: str) -> Finding:
+    words, helps, turn = _words(example, batches)
     what = f"The record at {topic}-{example.partition} offset {example.offset} {words}"
-    where: Mapping[str, Any] = {"topic": topic, "partition": example.partition, "offset": example.offset}
-    return Finding(example.kind, what, helps, batch, records=1, **where)
+    where = {} if turn is None else batches[turn].where
+    return Finding(
+        example.kind, what, helps, topic=topic, partition=example.partition, offset=example.offset, records=1, **where
+    )
 
 
-def _words(example: Example, expected: Expected) -> tuple[str, str, int | None]:
+def _words(example: Example, batches: Sequence[Batch]) -> tuple[str, str, int | None]:
     """What is wrong with the record, what to do about it, and to which batch it points."""
     another = "another producer writes to the sink"
     if example.name is None:
         return "has no audit header: it was written by no batch.", another, example.here
     batch, lane, place = example.name
-    if example.kind == DUPLICATE:
-        return f"is a second copy of {batch}/{lane}/{place}.", "", batch
-    if example.kind == OUT_OF_ORDER:
-        return f"({batch}/{lane}/{place}) comes after a later one.", "", batch
-    if (batch, lane) not in expected:
+    if example.turn is None:
         return (
             f"names batch {batch} lane {lane}, which no ledger knows: it was written by no batch.",
             another,
             example.here,
         )
-    return f"names place {place} of a lane with {expected[batch, lane]} records.", "", batch
+    meant = batches[example.turn]
+    of = f" of query {meant.query}" if meant.shared else ""
+    if example.kind == DUPLICATE:
+        return f"is a second copy of {batch}/{lane}/{place}{of}.", "", example.turn
+    if example.kind == OUT_OF_ORDER:
+        return f"({batch}/{lane}/{place}{of}) comes after a later one.", "", example.turn
+    return f"names place {place} of a lane with {meant.lanes[lane].records} records{of}.", "", example.turn
 
 
-def _missing(lane: LaneSeen, claimed: int, missing: int, topic: str) -> Finding:
-    where = f"batch {lane.batch} lane {lane.lane}"
+def _missing(lane: LaneSeen, batch: Batch, missing: int, topic: str) -> Finding:
+    where, claimed = f"{batch.name} lane {lane.lane}", batch.lanes[lane.lane].records
     if lane.seen:
-        names = ", ".join(f"{lane.batch}/{lane.lane}/{place}" for place in lane.missing)
+        names = ", ".join(f"{batch.number}/{lane.lane}/{place}" for place in lane.missing)
         dots = " ..." if missing > len(lane.missing) else "."
         kind, what = "lost", f"{missing} of {claimed} record(s) of {where} are missing: {names}{dots}"
     else:
@@ -97,7 +108,7 @@ def _missing(lane: LaneSeen, claimed: int, missing: int, topic: str) -> Finding:
             "torn_batch",
             f"All {claimed} record(s) of {where} are missing although the ledger has them.",
         )
-    return Finding(kind, what, "", lane.batch, lane.lane, topic, records=missing)
+    return Finding(kind, what, lane=lane.lane, topic=topic, records=missing, **batch.where)
 
 
 @dataclass
@@ -133,29 +144,27 @@ class _Places:
 
 
 class Audit:
-    """Fed by the scan with each record and the batch in whose place it lies."""
+    """Fed by the scan with each record and the turn of the batch in whose place it lies."""
 
     def __init__(self, batches: Sequence[Batch], topic: str) -> None:
-        self.topic = topic
+        self.batches, self.topic = batches, topic
         self.facts = AuditFacts()
         self.findings: list[Finding] = []
-        self._expected = expected_of(batches)
+        self._claims = claims_of(batches)
         self._open: dict[tuple[int, int], _Places] = {}
 
     def __call__(self, message: Any, here: int | None) -> None:
         name = _name(message)
-        kind = self._kind(name, message.partition())
+        turn = None if name is None else self._claims.meant(name, here)
+        kind = ALIEN if name is None or turn is None else self._kind(turn, name[1], name[2], message.partition())
         if kind is not None:
-            self.facts.note(Example(kind, message.partition(), message.offset(), here, name))
+            self.facts.note(Example(kind, message.partition(), message.offset(), here, name, turn))
 
-    def _kind(self, name: Name | None, partition: int) -> str | None:
-        """What is wrong with the record of this name; None when it is one that was waited for."""
-        if name is None or (name[0], name[1]) not in self._expected:
-            return ALIEN
-        batch, lane, place = name
-        places = self._open.get((batch, lane))
+    def _kind(self, turn: int, lane: int, place: int, partition: int) -> str | None:
+        """What is wrong with the record of this place; None when it is one that was waited for."""
+        places = self._open.get((turn, lane))
         if places is None:
-            places = self._open[batch, lane] = _Places(self._expected[batch, lane])
+            places = self._open[turn, lane] = _Places(self._claims.records[turn, lane])
         if place >= places.expected:
             return ALIEN
         if places.complete or not places.take(place):
@@ -168,12 +177,12 @@ class Audit:
 
     def finish(self) -> AuditFacts:
         """Add what was expected and did not come."""
-        for (batch, lane), expected in self._expected.items():
-            places = self._open.get((batch, lane)) or _Places(expected)
+        for (turn, lane), expected in self._claims.records.items():
+            places = self._open.get((turn, lane)) or _Places(expected)
             if places.seen < expected:
                 first = tuple(place for _, place in zip(range(NAMED), places.missing(), strict=False))
-                self.facts.incomplete.append(LaneSeen(batch, lane, places.seen, first))
-        self.findings = account(self._expected, self.facts, self.topic).findings
+                self.facts.incomplete.append(LaneSeen(turn, lane, places.seen, first))
+        self.findings = account(self.batches, self.facts, self.topic).findings
         return self.facts
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from airflow_ckpt.verify.audit import account, expected_of
+from airflow_ckpt.verify.audit import account
 from airflow_ckpt.verify.plan import SINK, Plan, Target
 from airflow_ckpt.verify.sink_check import compare, compare_dead_letters, with_found
 from airflow_ckpt.verify.verdict import TRUNCATED, Finding, Verdict
@@ -44,13 +44,13 @@ def _sink(verdict: Verdict, target: Target, scan: Scan) -> None:
     verdict.sink_committed = scan.records
     verdict.seconds = round(verdict.seconds + scan.seconds, 3)
     verdict.records_per_second = round(scan.records / scan.seconds) if scan.seconds else None
-    verdict.batches = with_found(verdict.batches, scan)
+    verdict.batches = with_found(verdict.batches, target.batches, scan)
     verdict.audited = target.audited
     if scan.uncommitted is not None:
         verdict.aborted_hidden = scan.uncommitted - scan.records
     differences = list(compare(target.batches, scan, target.topic))
     if target.audited and scan.audit is not None:
-        accounted = account(expected_of(target.batches), scan.audit, target.topic)
+        accounted = account(target.batches, scan.audit, target.topic)
         verdict.findings.extend(accounted.findings)
         # The sums still have a say: an altered record has its name and place.
         verdict.findings.extend(f for f in differences if f.kind == "altered" or not accounted.findings)

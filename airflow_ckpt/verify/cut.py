@@ -11,11 +11,39 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_ckpt.kafka.offsets import Ends
-from airflow_ckpt.verify.ledger_check import Batch
+from airflow_ckpt.verify.batches import Batch
 from ckpt_stream.sink_facts import Boundaries
 
 #: The markers of a committed transaction reach all its partitions within milliseconds; a running stream never stands still.
 SETTLE_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Range:
+    """The batches to look at; the ends are included. None: from the start, to the newest."""
+
+    after: int | None = None
+    until: int | None = None
+    #: The query that `after` counts in; None: the newest in the ledger, as for `until`.
+    query: str | None = None
+
+    def of(self, batches: Sequence[Batch]) -> tuple[int, int]:
+        """Where among the batches the range begins and ends. A query that the ledger does not know came before all of it."""
+        order = list(dict.fromkeys(b.query for b in batches))
+        if not order:
+            return 0, 0
+        begin, end = 0, len(batches)
+        query = self.query or order[-1]
+        if self.after is not None and query in order:
+            last = (order.index(query), self.after)
+            begin = next((i for i, b in enumerate(batches) if (order.index(b.query), b.number) > last), end)
+        if self.until is not None:
+            behind = (i for i, b in enumerate(batches) if b.query == order[-1] and b.number > (self.until or 0))
+            end = next(behind, end)
+        return begin, end
+
+
+ALL = Range()
 
 
 @dataclass(frozen=True)
@@ -34,7 +62,7 @@ class Cut:
         begins = self.boundaries.offsets
         whole = [i for i in range(len(self.batches)) if all(o[i] >= earliest.get(p, 0) for p, o in begins.items())]
         first = whole[0] if whole else len(self.batches)
-        rest = Boundaries(self.boundaries.numbers[first:], {p: offsets[first:] for p, offsets in begins.items()})
+        rest = Boundaries({p: offsets[first:] for p, offsets in begins.items()}, self.boundaries.formats[first:])
         start = {p: rest.offsets[p][0] if rest.offsets.get(p) else stop for p, stop in self.end.items()}
         return replace(self, batches=self.batches[first:], start=start, boundaries=rest)
 
@@ -43,56 +71,60 @@ def take_cut(
     read_batches: Callable[[], list[Batch]],
     read_ends: Callable[[], Ends],
     topic: str,
+    wanted: Range = ALL,
     *,
-    after: int | None = None,
-    until: int | None = None,
     settle_seconds: float = SETTLE_SECONDS,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[Cut, list[Batch], Ends]:
-    """The cut, the ledger's batches and the sink's ends at that moment. ``after``: the last batch already verified."""
+    """The cut, the ledger's batches and the sink's ends at that moment."""
     deadline = time.monotonic() + settle_seconds
     while True:
         batches = read_batches()
         ends = read_ends()
         again = read_batches()
-        still = [b.number for b in batches] == [b.number for b in again] and not ends.held_back
+        still = [b.id for b in batches] == [b.id for b in again] and not ends.held_back
         whole = not batches or not batches[-1].missing
         if still and whole:
-            return _cut(batches, ends.stable, topic, after, until), batches, ends
+            return _cut(batches, ends.stable, topic, *wanted.of(batches)), batches, ends
         if time.monotonic() > deadline:
-            return _bounded(batches, ends, topic, after, until), batches, ends
+            return _bounded(batches, ends, topic, wanted), batches, ends
         sleep(0.05)
 
 
-def _cut(batches: Sequence[Batch], end: Mapping[int, int], topic: str, after: int | None, until: int | None) -> Cut:
-    """Everything up to the newest batch, or to the one asked for."""
-    chosen = [b for b in batches if (after is None or b.number > after) and (until is None or b.number <= until)]
-    following = next((b for b in batches if chosen and b.number > chosen[-1].number), None)
-    starts = {b.number: b.sink_start(topic) for b in chosen}
+def _cut(batches: Sequence[Batch], end: Mapping[int, int], topic: str, first: int, last: int) -> Cut:
+    """The batches from one place to another, as far as the ledger has forgotten nothing between."""
+    following = batches[last] if last < len(batches) else None
+    if following is not None and following.cut_off:
+        first = last  # nobody knows where the batch before it ends
+    first = max((i for i in range(first, last) if batches[i].cut_off), default=first)
+    chosen = batches[first:last]
+    starts = [b.sink_start(topic) for b in chosen]
     stop = {**end, **following.sink_start(topic)} if following else dict(end)
-    partitions = sorted(end)
-    start = {p: min((s[p] for s in starts.values() if p in s), default=stop.get(p, 0)) for p in partitions}
-    offsets = {p: [starts[b.number].get(p, start[p]) for b in chosen] for p in partitions}
-    return Cut(chosen, start, stop, Boundaries([b.number for b in chosen], offsets))
+    begins = {p: _begins([s.get(p) for s in starts], stop.get(p, 0)) for p in sorted(end)}
+    start = {p: offsets[0] if offsets else stop.get(p, 0) for p, offsets in begins.items()}
+    return Cut(chosen, start, stop, Boundaries(begins, [b.format for b in chosen]))
 
 
-def _bounded(batches: Sequence[Batch], ends: Ends, topic: str, after: int | None, until: int | None) -> Cut:
+def _begins(known: Sequence[int | None], stop: int) -> list[int]:
+    """Where each batch begins in a partition; one that says nothing of it has none of its records."""
+    offsets = []
+    for offset in reversed(known):
+        stop = stop if offset is None else offset
+        offsets.append(stop)
+    return offsets[::-1]
+
+
+def _bounded(batches: Sequence[Batch], ends: Ends, topic: str, wanted: Range) -> Cut:
     """The sink does not stand still: leave out the newest batch, whose end nobody can tell yet."""
-    newest = batches[-1].number if batches else None
-    last = newest - 1 if newest is not None else None
-    if until is not None and last is not None:
-        last = min(last, until)
-    cut = _cut(batches, ends.stable, topic, after, last)
+    first, last = wanted.of(batches)
+    last = min(last, max(0, len(batches) - 1))
+    cut = _cut(batches, ends.stable, topic, min(first, last), last)
     end = {p: min(stop, ends.stable.get(p, stop)) for p, stop in cut.end.items()}
-    return Cut(cut.batches, cut.start, end, cut.boundaries, left_out=newest)
+    return replace(cut, end=end, left_out=batches[-1].number if batches else None)
 
 
 def cut_beside(batches: Sequence[Batch], ledger: Sequence[Batch], ends: Ends, topic: str) -> Cut:
     """The same batches in another topic that their transactions write to; ``ledger`` was read after its ends."""
-    last = batches[-1].number
-    following = next((b for b in ledger if b.number > last), None)
-    known = [*batches, following] if following else list(batches)
-    cut = _cut(known, ends.stable, topic, None, last)
-    return Cut(
-        cut.batches, cut.start, {p: min(stop, ends.stable.get(p, stop)) for p, stop in cut.end.items()}, cut.boundaries
-    )
+    place = next((i for i, b in enumerate(ledger) if b.id == batches[-1].id), len(ledger))
+    cut = _cut([*batches, *ledger[place + 1 :]], ends.stable, topic, 0, len(batches))
+    return replace(cut, end={p: min(stop, ends.stable.get(p, stop)) for p, stop in cut.end.items()})

@@ -2,131 +2,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from airflow_ckpt.verify.batches import Batch, Lanes
 from airflow_ckpt.verify.verdict import Finding
 from ckpt_stream.ledger import ANCHOR, LedgerRecord, Offsets
 
-Lanes = Sequence[Sequence[LedgerRecord]]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """All lanes of one batch."""
-
-    number: int
-    lanes: Mapping[int, LedgerRecord]
-
-    @property
-    def any(self) -> LedgerRecord:
-        return next(iter(self.lanes.values()))
-
-    @property
-    def missing(self) -> list[int]:
-        return [lane for lane in range(self.any.lanes) if lane not in self.lanes]
-
-    @property
-    def records(self) -> int:
-        return sum(r.records for r in self.lanes.values())
-
-    def sink_start(self, topic: str) -> dict[int, int]:
-        """Where the sink ended when the batch began: the earliest of its attempts counts."""
-        starts: dict[int, int] = {}
-        for record in self.lanes.values():
-            for partition, offset in record.sink_start.get(topic, {}).items():
-                number = int(partition)
-                starts[number] = min(starts.get(number, offset), offset)
-        return starts
-
-
-def batches_of(lanes: Lanes) -> list[Batch]:
-    """The batches in the order of their numbers; anchors claim no records and are no batches."""
-    found: dict[int, dict[int, LedgerRecord]] = {}
-    for records in lanes:
-        for record in records:
-            if record.kind != ANCHOR:
-                found.setdefault(record.batch, {}).setdefault(record.lane, record)
-    return [Batch(number, found[number]) for number in sorted(found)]
-
 
 def check_lanes(lanes: Lanes) -> Iterator[Finding]:
-    """Within each lane the batches follow each other, each once, by one query."""
+    """Within each lane the batches of a query follow each other, each once; no query comes back after another one."""
     for lane, records in enumerate(lanes):
+        newest: dict[str, LedgerRecord] = {}
         previous: LedgerRecord | None = None
         for record in records:
-            where: dict[str, Any] = {"batch": record.batch, "lane": lane}
-            if previous is not None and record.kind != ANCHOR and record.query_id == previous.query_id:
-                if record.batch == previous.batch and previous.kind != ANCHOR:
+            before = newest.get(record.query_id)
+            if previous is not None and before is not None and record.kind != ANCHOR:
+                where: dict[str, Any] = {"batch": record.batch, "lane": lane, "query": record.query_id}
+                if previous.query_id != record.query_id:
+                    yield Finding(
+                        "foreign_ledger",
+                        f"Lane {lane} holds batch {record.batch} of query {record.query_id} after one of query "
+                        f"{previous.query_id}, which came later: two queries write to one sink.",
+                        "stop one of them: give it a sink and a sink_id of its own",
+                        **where,
+                    )
+                elif record.batch == before.batch and before.kind != ANCHOR:
                     yield Finding(
                         "ledger_repeat",
                         f"Lane {lane} holds batch {record.batch} twice: it was written by two transactions.",
                         "the batch was written twice; see how the second came past the ledger check",
                         **where,
                     )
-                elif record.batch < previous.batch:
+                elif record.batch < before.batch:
                     yield Finding(
                         "ledger_order",
-                        f"Lane {lane} holds batch {record.batch} after batch {previous.batch}.",
-                        "somebody wrote to the ledger topic, or the checkpoint was rolled back",
+                        f"Lane {lane} holds batch {record.batch} after batch {before.batch}.",
+                        "another program wrote to the ledger topic, or the checkpoint was rolled back",
                         **where,
                     )
-            previous = record
+            newest[record.query_id] = previous = record
 
 
-def check_batches(batches: Sequence[Batch], newest_complete: int) -> Iterator[Finding]:
+def check_batches(batches: Sequence[Batch]) -> Iterator[Finding]:
     """No batch is missing, no lane of one, and the source ranges of successive ones touch exactly."""
     previous: Batch | None = None
     for batch in batches:
-        if batch.number > newest_complete:
-            break
         if batch.missing:
             yield Finding(
                 "torn_batch",
-                f"Batch {batch.number} is in the ledger without lanes {batch.missing} of {batch.any.lanes}, although a "
+                f"{batch.title} is in the ledger without lanes {batch.missing} of {batch.any.lanes}, although a "
                 "later batch is there.",
                 "records of those lanes are missing from the sink, or their ledger records were removed",
-                batch=batch.number,
+                **batch.where,
             )
         if len({r.digest for r in batch.lanes.values()}) > 1:
             yield Finding(
                 "mixed_input",
-                f"The lanes of batch {batch.number} were made from different source offsets.",
+                f"The lanes of {batch.name} were made from different source offsets.",
                 "the batch was replayed over other input: compare the checkpoint's copies",
-                batch=batch.number,
+                **batch.where,
             )
-        if previous is not None and previous.any.query_id == batch.any.query_id:
-            yield from _touching(previous, batch)
+        if len({r.format for r in batch.lanes.values()}) > 1:
+            yield Finding(
+                "mixed_format",
+                f"The lanes of {batch.name} are of different ledger formats, so that their checksums cannot be added up.",
+                "finish a batch with the version of airflow-ckpt that began it; verify a range that begins behind it",
+                violation=False,
+                **batch.where,
+            )
+        if previous is not None and not batch.cut_off:
+            yield from _following(previous, batch)
         previous = batch
 
 
-def _touching(previous: Batch, batch: Batch) -> Iterator[Finding]:
-    if batch.number != previous.number + 1:
-        yield Finding(
-            "ledger_gap",
-            f"Batches {previous.number + 1} to {batch.number - 1} are not in the ledger.",
-            "their records cannot be accounted for: verify at depth `recompute`",
-            batch=previous.number + 1,
-        )
+def _following(previous: Batch, batch: Batch) -> Iterator[Finding]:
+    if previous.query == batch.query:
+        if batch.number == previous.number + 1:
+            yield from _touching(previous, batch)
+        else:
+            yield _gap(previous.query, previous.number + 1, batch.number - 1, batch)
         return
+    before = batch.adopted
+    if before is not None and (before.query_id, before.batch) != previous.id:
+        first = previous.number + 1 if before.query_id == previous.query else 0
+        yield _gap(before.query_id, first, before.batch, batch)
+        return
+    for finding in _touching(previous, batch):
+        if finding.kind == "source_gap" and before is None:
+            yield Finding(
+                "unknown_takeover",
+                f"{finding.what} Nothing says which query's end {batch.name} took over.",
+                "name the checkpoint, which may say so; records are lost unless a query between read them",
+                topic=finding.topic, partition=finding.partition, offset=finding.offset, records=finding.records,
+                violation=False, **batch.where,
+            )  # fmt: skip
+        else:
+            yield finding
+
+
+def _gap(query: str, first: int, last: int, batch: Batch) -> Finding:
+    of = f" of query {query}" if batch.shared else ""
+    return Finding(
+        "ledger_gap",
+        f"Batches {first} to {last}{of} are not in the ledger.",
+        "their records cannot be accounted for: verify at depth `recompute`",
+        batch=first, query=query,
+    )  # fmt: skip
+
+
+def _touching(previous: Batch, batch: Batch) -> Iterator[Finding]:
     end, start = previous.any.end, batch.any.start
     for topic, partition, ended, began in _edges(end, start):
         if began > ended:
             yield Finding(
                 "source_gap",
-                f"Batch {batch.number} begins at offset {began} of {topic}-{partition}, the one before it ended at {ended}: "
+                f"{batch.title} begins at offset {began} of {topic}-{partition}, the one before it ended at {ended}: "
                 f"{began - ended} offset(s) were never read.",
                 "records are lost: find out who moved the offsets",
-                batch=batch.number, topic=topic, partition=partition, offset=ended, records=began - ended,
+                topic=topic, partition=partition, offset=ended, records=began - ended, **batch.where,
             )  # fmt: skip
         elif began < ended:
             yield Finding(
                 "source_overlap",
-                f"Batch {batch.number} begins at offset {began} of {topic}-{partition}, the one before it ended at {ended}: "
+                f"{batch.title} begins at offset {began} of {topic}-{partition}, the one before it ended at {ended}: "
                 f"{ended - began} offset(s) were read twice.",
                 "records are doubled: find out who moved the offsets",
-                batch=batch.number, topic=topic, partition=partition, offset=began, records=ended - began,
+                topic=topic, partition=partition, offset=began, records=ended - began, **batch.where,
             )  # fmt: skip
 
 
@@ -148,15 +150,15 @@ def source_span(batches: Sequence[Batch]) -> int:
     return total
 
 
-def check_group(group: Offsets, committed_end: Offsets, batch: int) -> Iterator[Finding]:
+def check_group(group: Offsets, newest: Batch) -> Iterator[Finding]:
     """The mirrored offsets are those of the newest committed batch, or of an earlier one, never of a later."""
-    for topic, partitions in committed_end.items():
+    for topic, partitions in newest.any.end.items():
         for partition, end in partitions.items():
             mirrored = group.get(topic, {}).get(partition)
             if mirrored is not None and int(mirrored) > int(end):
                 yield Finding(
                     "group_ahead",
-                    f"The consumer group is at offset {mirrored} of {topic}-{partition}, batch {batch} ended at {end}.",
-                    "somebody else commits for the stream's group: give the stream a group of its own",
-                    batch=batch, topic=topic, partition=int(partition), offset=int(mirrored),
+                    f"The consumer group is at offset {mirrored} of {topic}-{partition}, {newest.name} ended at {end}.",
+                    "another program commits for the stream's group: give the stream a group of its own",
+                    topic=topic, partition=int(partition), offset=int(mirrored), **newest.where,
                 )  # fmt: skip

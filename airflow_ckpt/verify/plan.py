@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
-from airflow_ckpt.verify.audit import expected_of
+from airflow_ckpt.verify.audit import claims_of
+from airflow_ckpt.verify.batches import Batch
 from airflow_ckpt.verify.cut import Cut
-from airflow_ckpt.verify.ledger_check import Batch
 from airflow_ckpt.verify.verdict import BatchSums, Finding, Verdict
 from ckpt_stream.ledger import LedgerRecord
 from ckpt_stream.security import is_secret
 from ckpt_stream.sink_facts import Boundaries
 
-FORMAT = 1
+FORMAT = 2
 SINK, DEAD_LETTERS = "sink", "dead_letters"
 
 
@@ -71,9 +71,7 @@ class Plan:
                 {
                     **_range(t),
                     "count_aborted": self.count_aborted and t.role == SINK,
-                    "lanes": [[*lane, records] for lane, records in expected_of(t.batches).items()]
-                    if t.audited
-                    else None,
+                    "lanes": [astuple(claim) for claim in claims_of(t.batches).all] if t.audited else None,
                 }
                 for t in self.targets
             ],
@@ -112,7 +110,7 @@ def _range(target: Target) -> dict[str, Any]:
         "topic": target.topic,
         "start": {str(p): offset for p, offset in target.start.items()},
         "end": {str(p): offset for p, offset in target.end.items()},
-        "numbers": list(target.boundaries.numbers),
+        "formats": list(target.boundaries.formats),
         "offsets": {str(p): list(offsets) for p, offsets in target.boundaries.offsets.items()},
     }
 
@@ -124,24 +122,36 @@ def _target(document: Mapping[str, Any]) -> Target:
         [_batch(claims) for claims in document["batches"]],
         {int(p): offset for p, offset in document["start"].items()},
         {int(p): offset for p, offset in document["end"].items()},
-        Boundaries(document["numbers"], {int(p): offsets for p, offsets in document["offsets"].items()}),
+        Boundaries({int(p): offsets for p, offsets in document["offsets"].items()}, document["formats"]),
         document["audited"],
     )
 
 
 def _claims(batch: Batch) -> list[Any]:
-    """What of a batch the conclusion needs: its time and, per lane, records and checksum."""
-    lanes = {str(lane): [r.records, r.checksum] for lane, r in batch.lanes.items()}
-    return [batch.number, batch.any.time, batch.any.lanes, lanes]
+    """What of a batch the conclusion needs: its name and time and, per lane, the sums."""
+    lanes = {str(lane): [r.records, r.checksum, r.placed, r.format] for lane, r in batch.lanes.items()}
+    return [batch.query, batch.number, batch.shared, batch.any.time, batch.any.lanes, lanes]
 
 
 def _batch(claims: Sequence[Any]) -> Batch:
-    number, time, lanes, sums = claims
-    return Batch(number, {int(lane): _record(number, int(lane), lanes, time, *sums[lane]) for lane in sums})
+    query, number, shared, time, lanes, sums = claims
+    records = {int(lane): _record(query, number, int(lane), lanes, time, *sums[lane]) for lane in sums}
+    return Batch(query, number, records, shared)
 
 
-def _record(batch: int, lane: int, lanes: int, time: str, records: int, checksum: int) -> LedgerRecord:
+def _record(
+    query: str,
+    batch: int,
+    lane: int,
+    lanes: int,
+    time: str,
+    records: int,
+    checksum: int,
+    placed: int | None,
+    version: int,
+) -> LedgerRecord:
     return LedgerRecord(
-        sink_id="", query_id="", run_id="", lane=lane, lanes=lanes, batch=batch, digest="", start={}, end={},
-        records=records, checksum=checksum, topic="", topic_id="", application="", time=time,
+        sink_id="", query_id=query, run_id="", lane=lane, lanes=lanes, batch=batch, digest="", start={}, end={},
+        records=records, checksum=checksum, topic="", topic_id="", application="", time=time, placed=placed,
+        format=version,
     )  # fmt: skip

@@ -17,7 +17,6 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import IO, Any, cast
 
 from airflow_ckpt.verify.sink_scan import Boundaries, Progress, Scan, ScanStuck, Sums, scan
-from ckpt_stream.checksum import add
 from ckpt_stream.sink_facts import scans_from_json, scans_to_json
 
 #: A process is worth its start from this many records on.
@@ -66,10 +65,8 @@ def merge(topic: str, scans: Sequence[Scan]) -> Scan:
     """What all have found together."""
     result = Scan(topic=topic, records=sum(found.records for found in scans))
     for found in scans:
-        for batch, part in found.batches.items():
-            sums = result.batches.setdefault(batch, Sums())
-            sums.records += part.records
-            sums.checksum = add(sums.checksum, part.checksum)
+        for turn, part in found.batches.items():
+            result.batches.setdefault(turn, Sums()).merge(part)
     return result
 
 
@@ -93,7 +90,7 @@ def _order(
             "kafka": dict(kafka),
             "topic": topic,
             "isolation": isolation,
-            "numbers": list(boundaries.numbers),
+            "formats": list(boundaries.formats),
             "partitions": [[p, start.get(p, 0), end[p], list(begins.get(p, ()))] for p in partitions],
         }
     )
@@ -175,7 +172,7 @@ def main() -> None:
             order["topic"],
             {p: start for p, start, _, _ in order["partitions"]},
             {p: stop for p, _, stop, _ in order["partitions"]},
-            Boundaries(order["numbers"], begins),
+            Boundaries(begins, order["formats"]),
             tell,
             None,
             order["isolation"],

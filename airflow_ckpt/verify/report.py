@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import datetime
 from html import escape
 from typing import Any
@@ -41,6 +41,8 @@ ROWS = (
 OPTIONAL = ("recomputed", "dead_letters")
 
 Document = Mapping[str, Any]
+#: Query and number of the batches that findings point to.
+Faulty = Set[tuple[str | None, int]]
 
 
 def _rows(verdict: Document) -> list[tuple[str, str]]:
@@ -49,12 +51,22 @@ def _rows(verdict: Document) -> list[tuple[str, str]]:
 
 def _value(verdict: Document, name: str) -> str:
     if name == "range":
-        first, last = verdict.get("first_batch"), verdict.get("last_batch")
-        return "none" if first is None else f"{first} to {last}"
+        return _range(verdict)
     value = verdict.get(name)
     if value is None:
         return "not told"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _range(verdict: Document) -> str:
+    """The batches; with their queries, where the ledger has several: each of them counts from 0."""
+    first, last = verdict.get("first_batch"), verdict.get("last_batch")
+    if first is None:
+        return "none"
+    batches = verdict.get("batches") or ()
+    if len(verdict.get("queries") or ()) < 2 or not batches:
+        return f"{first} to {last}"
+    return f"{first} of {batches[0]['query']} to {last} of {batches[-1]['query']}"
 
 
 def as_text(verdict: Document) -> RenderableType:
@@ -86,7 +98,7 @@ def as_html(verdict: Document, batches: Sequence[Document] = ()) -> str:
         + "</li>"
         for f in verdict["findings"]
     )
-    faulty = {f["batch"] for f in verdict["findings"] if f["batch"] is not None}
+    faulty = {(f["query"], f["batch"]) for f in verdict["findings"] if f["batch"] is not None}
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{escape(str(verdict["stream"]))}: {state}</title>
 <style>
@@ -107,14 +119,14 @@ svg {{ width: 100%; height: auto; background: #f6f8fa; border-radius: 6px }} fig
 """
 
 
-def _records(batches: Sequence[Document], faulty: set[int]) -> str:
+def _records(batches: Sequence[Document], faulty: Faulty) -> str:
     if not batches:
         return ""
     words = "Records per batch: grey as the ledger claims, blue as found in the sink, red where a finding points."
     return f"<figure>{_bars(batches, faulty)}<figcaption>{words}</figcaption></figure>"
 
 
-def _bars(batches: Sequence[Document], faulty: set[int]) -> str:
+def _bars(batches: Sequence[Document], faulty: Faulty) -> str:
     shown = batches[-400:]
     top = max([1, *(b["expected"] for b in shown), *(b["found"] or 0 for b in shown)])
     width = 900 / max(1, len(shown))
@@ -124,16 +136,20 @@ def _bars(batches: Sequence[Document], faulty: set[int]) -> str:
         for value, colour, inset in ((b["expected"], "#afb8c1", 0.0), (b["found"], "#0969da", 0.2)):
             if value:
                 height = 160 * value / top
-                fill = "#cf222e" if inset and b["batch"] in faulty else colour
+                fill = "#cf222e" if inset and _is(b, faulty) else colour
                 wide = max(0.5, width * (0.9 - 2 * inset))
                 parts.append(
                     f'<rect x="{x + width * inset:.1f}" y="{180 - height:.1f}" width="{wide:.1f}" height="{height:.1f}" '
                     f'fill="{fill}"><title>batch {b["batch"]}: {value}</title></rect>'
                 )
-        if b["batch"] in faulty:
+        if _is(b, faulty):
             parts.append(f'<text x="{x + width / 2:.1f}" y="195" font-size="10" fill="#cf222e">{b["batch"]}</text>')
     label = f'<text x="30" y="15" font-size="11" fill="#59636e">{top:,} records</text>'
     return f'<svg viewBox="0 0 960 200" role="img" aria-label="records per batch">{label}{"".join(parts)}</svg>'
+
+
+def _is(batch: Document, faulty: Faulty) -> bool:
+    return (batch["query"], batch["batch"]) in faulty
 
 
 def _throughput(batches: Sequence[Document]) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from airflow_ckpt.verify.batches import Batch
 from airflow_ckpt.verify.cut import Cut
-from airflow_ckpt.verify.ledger_check import Batch, source_span
+from airflow_ckpt.verify.ledger_check import source_span
 from airflow_ckpt.verify.verdict import TRUNCATED, BatchSums, Finding
 from ckpt_stream.checksum import MASK
 from ckpt_stream.sink_facts import Scan, Sums
@@ -16,28 +17,31 @@ NOT_WHERE = "turn on audit='record' for the stream to have each record named fro
 
 def compare(batches: Sequence[Batch], scan: Scan, topic: str) -> Iterator[Finding]:
     """Fewer, more, or other records than the ledger says."""
-    for batch in batches:
-        expected = Sums(batch.records, sum(r.checksum for r in batch.lanes.values()) & MASK)
-        found = scan.batches.get(batch.number, Sums())
-        if found == expected:
-            continue
-        difference = found.records - expected.records
-        words = f"Batch {batch.number} has {expected.records} record(s) in the ledger and {found.records} in {topic}"
+    for turn, batch in enumerate(batches):
+        found = scan.batches.get(turn, Sums())
+        difference = found.records - batch.records
+        words = f"{batch.title} has {batch.records} record(s) in the ledger and {found.records} in {topic}"
         if difference < 0:
             yield Finding(
-                "lost", f"{words}: {-difference} lost.", NOT_WHERE, batch.number, topic=topic, records=-difference
+                "lost", f"{words}: {-difference} lost.", NOT_WHERE, topic=topic, records=-difference, **batch.where
             )
         elif difference > 0:
             yield Finding(
                 "surplus",
-                f"{words}: {difference} too many (written twice, or by somebody else).",
-                NOT_WHERE, batch.number, topic=topic, records=difference,
+                f"{words}: {difference} too many (written twice, or by another program).",
+                NOT_WHERE, topic=topic, records=difference, **batch.where,
             )  # fmt: skip
-        else:
+        elif found.checksum != checksum(batch) and comparable(batch):
             yield Finding(
                 "altered",
                 f"{words}, but their checksum differs: records were altered or exchanged.",
-                NOT_WHERE, batch.number, topic=topic,
+                NOT_WHERE, topic=topic, **batch.where,
+            )  # fmt: skip
+        elif (expected := placed(batch)) is not None and found.placed != expected:
+            yield Finding(
+                "altered",
+                f"{words}, the same ones, but some are in other partitions than the transform chose.",
+                NOT_WHERE, topic=topic, **batch.where,
             )  # fmt: skip
     before = scan.batches.get(None)
     if before is not None and before.records:
@@ -47,6 +51,21 @@ def compare(batches: Sequence[Batch], scan: Scan, topic: str) -> Iterator[Findin
             "another producer writes to the sink",
             topic=topic, records=before.records,
         )  # fmt: skip
+
+
+def comparable(batch: Batch) -> bool:
+    """Checksums of different ledger formats cannot be added up; the check of the ledger says so."""
+    return len({r.format for r in batch.lanes.values()}) == 1
+
+
+def checksum(batch: Batch) -> int:
+    return sum(r.checksum for r in batch.lanes.values()) & MASK
+
+
+def placed(batch: Batch) -> int | None:
+    """The checksum of the records with their partitions; None where the transform did not choose them all."""
+    sums = [r.placed for r in batch.lanes.values() if r.records]
+    return None if not comparable(batch) or None in sums else sum(filter(None, sums)) & MASK
 
 
 def compare_dead_letters(batches: Sequence[Batch], scan: Scan, topic: str) -> Iterator[Finding]:
@@ -64,12 +83,13 @@ def compare_dead_letters(batches: Sequence[Batch], scan: Scan, topic: str) -> It
 
 def sums(batches: Sequence[Batch]) -> list[BatchSums]:
     """The batches as the ledger claims them."""
-    return [BatchSums(b.number, b.any.time, b.records, source=source_span([b])) for b in batches]
+    return [BatchSums(b.number, b.any.time, b.records, source=source_span([b]), query=b.query) for b in batches]
 
 
-def with_found(batches: Sequence[BatchSums], scan: Scan) -> list[BatchSums]:
-    """The same batches with what was found of each."""
-    return [replace(b, found=scan.batches.get(b.batch, Sums()).records) for b in batches]
+def with_found(claimed: Sequence[BatchSums], batches: Sequence[Batch], scan: Scan) -> list[BatchSums]:
+    """The same with what was found of each batch that was read."""
+    found = {b.id: scan.batches.get(turn, Sums()).records for turn, b in enumerate(batches)}
+    return [replace(b, found=found.get((b.query or "", b.batch))) for b in claimed]
 
 
 def check_retention(cut: Cut, earliest: Mapping[int, int], topic: str, policy: str) -> Iterator[Finding]:
@@ -78,13 +98,13 @@ def check_retention(cut: Cut, earliest: Mapping[int, int], topic: str, policy: s
     if gone and cut.batches:
         partition, (wanted, first) = next(iter(gone.items()))
         left = cut.after_retention(earliest).batches
-        last = cut.batches[len(cut.batches) - len(left) - 1].number
+        last = cut.batches[len(cut.batches) - len(left) - 1]
         yield Finding(
             TRUNCATED,
             f"{topic}-{partition} begins at offset {first}, the range at {wanted}: retention has deleted records of it. "
-            f"Nobody can tell about batches {cut.batches[0].number} to {last}.",
-            "verify more often than the sink's retention" + (f", or from batch {left[0].number} on" if left else ""),
-            batch=last, topic=topic, partition=partition, offset=wanted, violation=False,
+            f"Nobody can tell about batches {cut.batches[0].name.removeprefix('batch ')} to {last.name.removeprefix('batch ')}.",
+            "verify more often than the sink's retention" + (f", or from {left[0].name} on" if left else ""),
+            topic=topic, partition=partition, offset=wanted, violation=False, **last.where,
         )  # fmt: skip
     if "compact" in policy and cut.batches:
         yield Finding(

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
-from ckpt_stream.checksum import add, checksum_of
+from ckpt_stream.checksum import checksum_of
 from ckpt_stream.sink_facts import Boundaries, Scan, Sums
 
 __all__ = ["Boundaries", "Progress", "Scan", "ScanStuck", "Sums", "read_range", "reader_settings", "scan"]
@@ -140,18 +140,20 @@ class _Tally:
         last = _below(run, self._stops[partition])
         first = 0
         while first < last:
-            batch, following = self._boundaries.place(partition, run[first].offset())
+            turn, following = self._boundaries.turn(partition, run[first].offset())
             end = _below(run, following, first, last)
-            self._put(batch, run[first:end])
+            self._put(turn, partition, run[first:end])
             if on_message is not None:
                 for message in run[first:end]:
-                    on_message(message, batch)
+                    on_message(message, turn)
             first = end
 
-    def _put(self, batch: int | None, messages: Sequence[Any]) -> None:
-        sums = self._result.batches.setdefault(batch, Sums())
-        sums.records += len(messages)
-        sums.checksum = add(sums.checksum, checksum_of([m.key() for m in messages], [m.value() for m in messages]))
+    def _put(self, turn: int | None, partition: int, messages: Sequence[Any]) -> None:
+        ledger_format = self._boundaries.format_of(turn)
+        headers = [m.headers() for m in messages] if ledger_format > 1 else None
+        keys, values = [m.key() for m in messages], [m.value() for m in messages]
+        checksum = checksum_of(keys, values, headers, ledger_format)
+        self._result.batches.setdefault(turn, Sums()).add(len(messages), checksum, partition)
         self._result.records += len(messages)
 
 

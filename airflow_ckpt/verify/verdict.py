@@ -36,6 +36,8 @@ class Finding:
     records: int | None = None
     #: False: it keeps us from telling, but is not itself a violation.
     violation: bool = True
+    #: The query whose batch it is.
+    query: str | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class BatchSums:
     found: int | None = None
     #: Source offsets that it covers.
     source: int | None = None
+    query: str | None = None
 
 
 @dataclass
@@ -58,6 +61,10 @@ class Verdict:
     depth: str
     #: The batch at which the range begins that was asked for; it need not exist.
     since: int = 0
+    #: The query that `since` counts in; None: the range was to begin where the stream did.
+    since_query: str | None = None
+    #: The queries whose batches are in the ledger, in the order in which they wrote: `query_id`, `first` and `last` batch.
+    queries: list[dict[str, Any]] = field(default_factory=list)
     first_batch: int | None = None
     last_batch: int | None = None
     source_records: int | None = None

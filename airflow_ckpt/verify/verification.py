@@ -6,20 +6,16 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.kafka.offsets import Ends, Kafka, admin_client, ends_of, group_offsets, topic_settings
 from airflow_ckpt.verify.audit import Audit
+from airflow_ckpt.verify.batches import Batch, batches_of
 from airflow_ckpt.verify.conclusion import conclude
-from airflow_ckpt.verify.cut import SETTLE_SECONDS, Cut, cut_beside, take_cut
-from airflow_ckpt.verify.ledger_check import (
-    Batch,
-    batches_of,
-    check_batches,
-    check_group,
-    check_lanes,
-    source_span,
-)
+from airflow_ckpt.verify.cut import ALL, SETTLE_SECONDS, Cut, cut_beside, take_cut
+from airflow_ckpt.verify.cut import Range as Range
+from airflow_ckpt.verify.ledger_check import check_batches, check_group, check_lanes, source_span
 from airflow_ckpt.verify.plan import DEAD_LETTERS, Plan, Target
 from airflow_ckpt.verify.plan import SINK as SINK_ROLE
 from airflow_ckpt.verify.readers import scan_sums
@@ -27,12 +23,12 @@ from airflow_ckpt.verify.sink_check import check_retention, sums
 from airflow_ckpt.verify.sink_scan import Progress, scan
 from airflow_ckpt.verify.transactions import check_open
 from airflow_ckpt.verify.verdict import HISTORY, LEDGER, SINK, TRUNCATED, Finding, Verdict
-from ckpt_stream.decision import CheckpointEnd
+from ckpt_stream.decision import Adoption, CheckpointEnd
 from ckpt_stream.files import ReadableFiles
 from ckpt_stream.ledger import LedgerRecord, Offsets, ledger_topic
 from ckpt_stream.ledger_reader import open_reader, read_lane
 from ckpt_stream.sink_facts import Scan
-from ckpt_stream.start_of_run import checkpoint_end
+from ckpt_stream.start_of_run import checkpoint_end, read_adoption
 
 
 @dataclass(frozen=True)
@@ -48,19 +44,11 @@ class Subject:
     transaction_timeout: float = 60.0
 
 
-@dataclass(frozen=True)
-class Range:
-    """The batches to look at; the ends are included. None: from the start, to the newest."""
-
-    after: int | None = None
-    until: int | None = None
-
-
 def verify(
     subject: Subject,
     *,
     depth: str = SINK,
-    batches: Range = Range(),
+    batches: Range = ALL,
     count_aborted: bool = False,
     dead_letters: bool = True,
     progress: Progress | None = None,
@@ -77,7 +65,7 @@ def plan(
     subject: Subject,
     *,
     depth: str = SINK,
-    batches: Range = Range(),
+    batches: Range = ALL,
     count_aborted: bool = False,
     dead_letters: bool = True,
 ) -> Plan:
@@ -133,6 +121,16 @@ class _Look:
         self.admin = admin_client(subject.kafka)
         self.ledger = ledger_topic(subject.sink_id)
         self.lanes: list[list[LedgerRecord]] = []
+        self._adoptions: dict[str, Adoption] = {}
+
+    def read_checkpoint(self) -> CheckpointEnd | None:
+        """Where the checkpoint stands; and what its query took over, if it did."""
+        if self.subject.files is None:
+            return None
+        found = checkpoint_end(self.subject.files)
+        if found.query_id is not None and (adopted := read_adoption(self.subject.files)) is not None:
+            self._adoptions[found.query_id] = adopted
+        return found
 
     def ends(self, topic: str) -> Ends | None:
         return ends_of(self.admin, topic)
@@ -144,7 +142,7 @@ class _Look:
     def read_batches(self) -> list[Batch]:
         with open_reader(self.subject.kafka) as reader:
             self.lanes = [read_lane(reader, self.ledger, lane) for lane in range(self.lanes_count() or 0)]
-        return batches_of(self.lanes)
+        return batches_of(self.lanes, self._adoptions)
 
     def read_group(self) -> Offsets:
         """Where the stream's group stands in the partitions that the ledger names."""
@@ -163,6 +161,9 @@ class _Look:
             return self.read_batches()
         finally:
             self.lanes = lanes
+
+    def adoption_of(self, checkpoint: CheckpointEnd) -> Adoption | None:
+        return self._adoptions.get(checkpoint.query_id or "")
 
     def read_sink_ends(self) -> Ends:
         ends = self.ends(self.subject.sink)
@@ -184,24 +185,21 @@ def missing_topic(topic: str, role: str) -> Finding:
 def _check_ledger(verdict: Verdict, subject: Subject, look: _Look, wanted: Range) -> tuple[Cut, Ends]:
     """Ledger, checkpoint, group and open transactions; and the cut through the sink, with the sink's ends."""
     group = look.read_group()
-    before = checkpoint_end(subject.files) if subject.files else None
-    cut, batches, ends = take_cut(
-        look.read_batches, look.read_sink_ends, subject.sink, after=wanted.after, until=wanted.until
-    )
-    after = checkpoint_end(subject.files) if subject.files else None
+    before = look.read_checkpoint()
+    cut, batches, ends = take_cut(look.read_batches, look.read_sink_ends, subject.sink, wanted)
+    after = look.read_checkpoint()
     add = verdict.findings.extend
     add(check_lanes(look.lanes))
-    newest = cut.batches[-1].number if cut.batches else (wanted.after if wanted.after is not None else -1)
-    add(check_batches([b for b in batches if wanted.after is None or b.number >= wanted.after], newest))
+    add(check_batches(_with_the_one_before(batches, cut, wanted)))
     add(_check_history(batches, cut, wanted))
     if before is not None and after is not None:
-        add(_check_checkpoint(batches, before, after))
+        add(_check_checkpoint(batches, before, after, look.adoption_of(after)))
     if group and batches:
-        add(check_group(group, batches[-1].any.end, batches[-1].number))
+        add(check_group(group, batches[-1]))
     for topic in (subject.sink, look.ledger):
-        found = ends if topic == subject.sink else look.ends(topic)
-        if found is not None:
-            stuck = list(check_open(subject.kafka, topic, found, subject.transaction_timeout))
+        held = ends if topic == subject.sink else look.ends(topic)
+        if held is not None:
+            stuck = list(check_open(subject.kafka, topic, held, subject.transaction_timeout))
             verdict.open_transactions += len(stuck)
             add(stuck)
     verdict.first_batch = cut.batches[0].number if cut.batches else None
@@ -209,7 +207,25 @@ def _check_ledger(verdict: Verdict, subject: Subject, look: _Look, wanted: Range
     verdict.ledger_records = sum(b.records for b in cut.batches)
     verdict.source_records = source_span(cut.batches)
     verdict.batches = sums(cut.batches)
+    verdict.queries = _queries(batches)
+    verdict.since_query = None if wanted.after is None or not batches else wanted.query or batches[-1].query
     return cut, ends
+
+
+def _queries(batches: Sequence[Batch]) -> list[dict[str, Any]]:
+    numbers: dict[str, list[int]] = {}
+    for batch in batches:
+        numbers.setdefault(batch.query, []).append(batch.number)
+    return [{"query_id": query, "first": found[0], "last": found[-1]} for query, found in numbers.items()]
+
+
+def _with_the_one_before(batches: Sequence[Batch], cut: Cut, wanted: Range) -> Sequence[Batch]:
+    """The batches of the cut, and the one that the first of them must follow."""
+    if not cut.batches:
+        first, _ = wanted.of(batches)
+        return batches[max(0, first - 1) : first]
+    first = batches.index(cut.batches[0])
+    return batches[max(0, first - 1) : first + len(cut.batches)]
 
 
 def _sink_target(verdict: Verdict, subject: Subject, look: _Look, cut: Cut, ends: Ends) -> Iterator[Target]:
@@ -265,15 +281,13 @@ def _check_new_partitions(batches: Sequence[Batch], ends: Ends, topic: str) -> I
 
 def _dead_letters_of(batch: Batch, topic: str) -> Batch:
     """The batch as the dead-letter topic should show it."""
-    return Batch(
-        batch.number,
-        {
-            lane: replace(r, records=r.dead_letters, checksum=r.dead_letter_checksum)
-            if r.dead_letter_topic == topic
-            else replace(r, records=0, checksum=0)
-            for lane, r in batch.lanes.items()
-        },
-    )
+    lanes = {
+        lane: replace(r, records=r.dead_letters, checksum=r.dead_letter_checksum, placed=None)
+        if r.dead_letter_topic == topic
+        else replace(r, records=0, checksum=0, placed=None)
+        for lane, r in batch.lanes.items()
+    }
+    return replace(batch, lanes=lanes)
 
 
 def _check_history(batches: list[Batch], cut: Cut, wanted: Range) -> Iterator[Finding]:
@@ -287,24 +301,30 @@ def _check_history(batches: list[Batch], cut: Cut, wanted: Range) -> Iterator[Fi
             helps = "look at `airflow-ckpt ledger show`: it was emptied or made anew"
         yield Finding("no_batches", what, helps, violation=False)
         return
-    first, newest = batches[0].number, batches[-1].number
-    if begin > newest + 1:
+    newest = batches[-1]
+    if wanted.query in (None, newest.query) and begin > newest.number + 1:
         yield Finding(
             "not_there_yet",
-            f"The range begins at batch {begin}, the ledger's newest is {newest}.",
+            f"The range begins at batch {begin}, the ledger's newest is {newest.name}.",
             "choose an earlier batch; if it was verified before, the ledger has lost batches: `airflow-ckpt ledger show`",
             batch=begin,
             violation=False,
         )
-    if first > begin:
+    place, end = wanted.of(batches)
+    asked = None if wanted.after is None else (wanted.query or newest.query, begin)
+    if forgotten := [b for b in batches[place : end + 1] if b.cut_off and b.id != asked]:
+        first = forgotten[-1]
+        of = f" of query {asked[0]}" if asked and (first.shared or asked[0] != first.query) else ""
+        before = ", before which another query wrote the sink" if first.adopted and not first.number else ""
         yield Finding(
             HISTORY,
-            f"The ledger reaches back to batch {first}, the range begins at batch {begin}.",
-            f"verify a range that begins at batch {first} or later, more often, or raise ledger_history",
-            batch=first,
+            f"The ledger reaches back to {first.name}{before}; the range begins at batch {begin}{of}.",
+            f"verify a range that begins at {first.name} or later, more often, or raise ledger_history",
             violation=False,
+            **first.where,
         )
-    if wanted.until is not None and (not cut.batches or cut.batches[-1].number < wanted.until):
+    last = cut.batches[-1] if cut.batches else None
+    if wanted.until is not None and (last is None or last.query != newest.query or last.number < wanted.until):
         yield Finding(
             "not_there_yet",
             f"Batch {wanted.until} is not in the ledger yet, or still in flight.",
@@ -314,39 +334,53 @@ def _check_history(batches: list[Batch], cut: Cut, wanted: Range) -> Iterator[Fi
         )
 
 
-def _check_checkpoint(batches: list[Batch], before: CheckpointEnd, after: CheckpointEnd) -> Iterable[Finding]:
+def _check_checkpoint(
+    batches: list[Batch], before: CheckpointEnd, after: CheckpointEnd, adopted: Adoption | None
+) -> Iterable[Finding]:
     """Read before and after the ledger, the checkpoint encloses it: a running stream is not accused."""
     if after.query_id is None or not batches:
         return
     newest = batches[-1]
-    if newest.any.query_id != after.query_id:
+    mine = [b for b in batches if b.query == after.query_id]
+    took_over = adopted is not None and (adopted.query_id, adopted.batch) == newest.id
+    if newest.query != after.query_id and not took_over:
         yield Finding(
             "foreign_ledger",
-            f"The ledger belongs to query {newest.any.query_id}, the checkpoint to query {after.query_id}.",
+            f"The ledger belongs to query {newest.query}, the checkpoint to query {after.query_id}.",
             "check the names: this checkpoint did not write this sink",
         )
         return
-    complete = next((b for b in reversed(batches) if not b.missing), newest)
-    if before.committed is not None and complete.number < before.committed:
+    if mine and mine[0] is not batches[0] and not mine[0].cut_off and mine[0].adopted is None:
+        yield Finding(
+            "foreign_ledger",
+            f"Query {after.query_id} of the checkpoint writes on in the ledger of query {batches[0].query}, and no record says "
+            'that it took that over (`start="ledger"`).',
+            "find out which of the two queries the sink belongs to: each record may be there from both",
+            **mine[0].where,
+        )
+    complete = max((b.number for b in mine if not b.missing), default=mine[-1].number if mine else -1)
+    if before.committed is not None and complete < before.committed:
         yield Finding(
             "ledger_behind",
-            f"The checkpoint has committed batch {before.committed}, the ledger ends with batch {complete.number}.",
+            f"The checkpoint has committed batch {before.committed}, the ledger ends with "
+            + (f"batch {complete}." if mine else f"{newest.name}, before its first."),
             "records of the batches between are not in the sink, or their ledger records were removed",
-            batch=complete.number + 1,
+            batch=complete + 1,
+            query=after.query_id,
         )
-    if after.newest is not None and newest.number > after.newest:
+    if mine and after.newest is not None and mine[-1].number > after.newest:
         yield Finding(
             "ledger_ahead",
-            f"The ledger holds batch {newest.number}, the checkpoint's newest is {after.newest}.",
+            f"The ledger holds {mine[-1].name}, the checkpoint's newest is {after.newest}.",
             "the checkpoint was rolled back: a resume would be refused",
-            batch=newest.number,
+            **mine[-1].where,
         )
-    for batch in batches:
+    for batch in mine:
         digest = after.digests.get(batch.number)
         if digest is not None and digest != batch.any.digest:
             yield Finding(
                 "other_input",
-                f"Batch {batch.number} in the ledger was made from other source offsets than the checkpoint's.",
+                f"{batch.title} in the ledger was made from other source offsets than the checkpoint's.",
                 "the checkpoint was rolled back or exchanged",
-                batch=batch.number,
+                **batch.where,
             )

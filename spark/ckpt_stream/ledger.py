@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 from ckpt_stream.errors import StreamError
 
@@ -63,6 +64,8 @@ class LedgerRecord:
     placed: int | None = None
     #: The text of ``offsets/<batch>``, in lane 0: with it the batch can be planned again; since format 2.
     offsets: str | None = None
+    #: In the first batch of a query that took the ledger over: ``query_id`` and ``batch`` of what it follows; since format 2.
+    adopted: Mapping[str, Any] | None = None
     format: int = field(default=FORMAT)
 
     @property
@@ -100,7 +103,7 @@ class LedgerRecord:
 
 
 _FIELDS = frozenset(f.name for f in fields(LedgerRecord))
-_SINCE_2 = ("placed", "offsets")
+_SINCE_2 = ("placed", "offsets", "adopted")
 
 
 def record_key(lane: int, batch: int, kind: str = BATCH) -> bytes:

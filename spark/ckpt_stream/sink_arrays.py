@@ -2,39 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ckpt_stream.config import MAX_LANES
-from ckpt_stream.sink_facts import ALIEN, DUPLICATE, LISTED, NAMED, OUT_OF_ORDER, AuditFacts, Boundaries, Example
+from ckpt_stream.sink_facts import (
+    ALIEN,
+    DUPLICATE,
+    LISTED,
+    NAMED,
+    OUT_OF_ORDER,
+    AuditFacts,
+    Boundaries,
+    Claims,
+    Example,
+)
 
 SUMS_SCHEMA = (
     "kind string, here long, records long, checksum long, "
     "partition long, offset long, batch long, lane long, place long"
 )
 LANES_SCHEMA = (
-    "kind string, batch long, lane long, partition long, offset long, place long, records long, missing array<long>"
+    "kind string, turn long, lane long, partition long, offset long, place long, records long, missing array<long>"
 )
 #: Stands for no batch, lane or place: a column without nulls goes to numpy as it is.
 NONE = -1
 #: Far more batches than a stream can have, and still a 64-bit number when the lane is added.
 MOST_BATCHES = 1 << 50
 
-#: (batch, lane) -> records that the ledger claims.
-Lanes = Mapping[tuple[int, int], int]
+
+def hash_name(ledger_format: int) -> str:
+    """The column with the records' hashes as a ledger format has them."""
+    return f"hash_{ledger_format}"
 
 
 class Collector:
     """The function that Spark maps over a partition's records: yields sums per batch, and records of no batch."""
 
-    def __init__(self, boundaries: Boundaries, lanes: Lanes | None) -> None:
-        self.boundaries, self.lanes = boundaries, lanes
+    def __init__(self, boundaries: Boundaries, claims: Claims | None) -> None:
+        self.boundaries, self.claims = boundaries, claims
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        tally = _Tally(self.boundaries, self.lanes)
+        tally = _Tally(self.boundaries, self.claims)
         for rows in batches:
             tally.add({name: rows.column(name).to_numpy(zero_copy_only=False) for name in rows.schema.names})
         yield pa.RecordBatch.from_pylist(tally.rows(), schema=_arrow_schema(SUMS_SCHEMA))
@@ -43,16 +55,17 @@ class Collector:
 class _Tally:
     """Sums per partition and batch over numpy arrays."""
 
-    def __init__(self, boundaries: Boundaries, lanes: Lanes | None) -> None:
+    def __init__(self, boundaries: Boundaries, claims: Claims | None) -> None:
         import numpy as np
 
         self._boundaries = boundaries
+        #: By place; 0 is before the first batch.
+        self._formats = np.array([boundaries.format_of(None), *boundaries.formats], dtype=np.int64)
         #: partition -> records and checksums; place 0 is before the first batch.
         self._sums: dict[int, tuple[Any, Any]] = {}
-        self._facts = AuditFacts() if lanes is not None else None
-        codes = sorted((batch * MAX_LANES + lane, records) for (batch, lane), records in (lanes or {}).items())
-        self._codes = np.array([code for code, _ in codes], dtype=np.int64)
-        self._expected = np.array([records for _, records in codes], dtype=np.int64)
+        self._facts = AuditFacts() if claims is not None else None
+        self._begins = np.array(claims.begins if claims else (), dtype=np.int64)
+        self._known = [_Known.of(turns, claims.records) for turns in claims.turns] if claims else []
 
     def add(self, rows: Mapping[str, Any]) -> None:
         import numpy as np
@@ -71,32 +84,46 @@ class _Tally:
             self._sums[partition] = (np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
         records, checksums = self._sums[partition]
         records += np.bincount(index, minlength=len(records))
-        np.add.at(checksums, index, rows["hash"])  # wraps around, as a checksum modulo 2**64 wants
+        np.add.at(checksums, index, self._hashes(rows, index))  # wraps around, as a checksum modulo 2**64 wants
         if self._facts is not None:
-            aliens = np.flatnonzero(self._alien(rows))
+            turns = self._meant(rows, index)
+            aliens = np.flatnonzero(turns == NONE)
             for i in aliens[:LISTED]:
-                self._facts.note(_example(ALIEN, partition, rows, int(i), self._batch(int(index[i]))))
+                self._facts.note(_example(ALIEN, partition, rows, int(i), _turn(int(index[i]))))
             self._facts.counts[ALIEN] += len(aliens[LISTED:])
 
-    def _alien(self, rows: Mapping[str, Any]) -> Any:
-        """Which records name no lane of any batch, or a place that the lane does not have."""
+    def _hashes(self, rows: Mapping[str, Any], index: Any) -> Any:
+        """Each record's hash by the format of the batch in whose place it lies."""
         import numpy as np
 
-        batch, lane, place = rows["batch"], rows["lane"], rows["place"]
-        if not len(self._codes):
-            return np.ones(len(batch), dtype=bool)
-        possible = (lane >= 0) & (lane < MAX_LANES) & (batch < MOST_BATCHES)
-        code = np.where(possible, np.where(possible, batch, 0) * MAX_LANES + np.where(possible, lane, 0), NONE)
-        at = np.minimum(np.searchsorted(self._codes, code), len(self._codes) - 1)
-        return (self._codes[at] != code) | (place >= self._expected[at])
+        formats = self._formats[index] if len(self._formats) > 1 else np.full(len(index), self._formats[0])
+        first, *others = np.unique(formats)
+        hashes = rows[hash_name(int(first))]
+        for other in others:
+            hashes = np.where(formats == other, rows[hash_name(int(other))], hashes)
+        return hashes
 
-    def _batch(self, index: int) -> int | None:
-        return self._boundaries.numbers[index - 1] if index else None
+    def _meant(self, rows: Mapping[str, Any], index: Any) -> Any:
+        """The turn that each record's name means; NONE for no lane of any batch, or a place that the lane does not have."""
+        import numpy as np
+
+        eras = np.maximum(np.searchsorted(self._begins, index - 1, side="right") - 1, 0)
+        turns = np.full(len(index), NONE, dtype=np.int64)
+        for era in np.unique(eras):
+            here = eras == era
+            turns[here] = self._known[era].meant(rows["batch"][here], rows["lane"][here], rows["place"][here])
+        return turns
 
     def rows(self) -> list[dict[str, Any]]:
         sums = [
-            {"kind": "sum", "here": self._batch(i), "records": int(records[i]), "checksum": int(checksums[i])}
-            for records, checksums in self._sums.values()
+            {
+                "kind": "sum",
+                "partition": partition,
+                "here": _turn(i),
+                "records": int(records[i]),
+                "checksum": int(checksums[i]),
+            }
+            for partition, (records, checksums) in self._sums.items()
             for i in range(len(records))
             if records[i]
         ]
@@ -115,6 +142,37 @@ class _Tally:
         return [*sums, {"kind": "aliens", "records": self._facts.counts[ALIEN]}, *listed]
 
 
+@dataclass(frozen=True)
+class _Known:
+    """The names that mean something in one era, as sorted arrays."""
+
+    codes: Any
+    turns: Any
+    expected: Any
+
+    @classmethod
+    def of(cls, turns: Mapping[tuple[int, int], int], records: Mapping[tuple[int, int], int]) -> _Known:
+        import numpy as np
+
+        rows = sorted((batch * MAX_LANES + lane, turn, records[turn, lane]) for (batch, lane), turn in turns.items())
+        columns: Sequence[Any] = list(zip(*rows, strict=True)) or ((), (), ())
+        return cls(*(np.array(column, dtype=np.int64) for column in columns))
+
+    def meant(self, batch: Any, lane: Any, place: Any) -> Any:
+        import numpy as np
+
+        if not len(self.codes):
+            return np.full(len(batch), NONE, dtype=np.int64)
+        possible = (lane >= 0) & (lane < MAX_LANES) & (batch < MOST_BATCHES)
+        code = np.where(possible, np.where(possible, batch, 0) * MAX_LANES + np.where(possible, lane, 0), NONE)
+        at = np.minimum(np.searchsorted(self.codes, code), len(self.codes) - 1)
+        return np.where((self.codes[at] == code) & (place < self.expected[at]), self.turns[at], NONE)
+
+
+def _turn(place: int) -> int | None:
+    return place - 1 if place else None
+
+
 def _example(kind: str, partition: int, rows: Mapping[str, Any], i: int, here: int | None) -> Example:
     batch, lane, place = (int(rows[name][i]) for name in ("batch", "lane", "place"))
     return Example(kind, partition, int(rows["offset"][i]), here, None if batch == NONE else (batch, lane, place))
@@ -125,9 +183,9 @@ def account_lane(table: Any) -> Any:
     import pyarrow as pa
 
     columns = {name: table.column(name).to_numpy() for name in table.schema.names}
-    batch, lane, expected = (int(columns[name][0]) for name in ("batch", "lane", "expected"))
+    turn, lane, expected = (int(columns[name][0]) for name in ("turn", "lane", "expected"))
     found = places_of(columns["partition"], columns["offset"], columns["place"], expected)
-    common = {"batch": batch, "lane": lane}
+    common = {"turn": turn, "lane": lane}
     rows: list[dict[str, Any]] = [{"kind": "seen", **common, "records": found.seen, "missing": found.missing}]
     for kind, records in ((DUPLICATE, found.duplicates), (OUT_OF_ORDER, found.out_of_order)):
         rows.append({"kind": kind, **common, "records": len(records)})

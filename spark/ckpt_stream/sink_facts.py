@@ -10,11 +10,14 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import Any
 
+from ckpt_stream.checksum import add, placed
 from ckpt_stream.errors import StreamError
+from ckpt_stream.ledger import FORMAT as LEDGER_FORMAT
 
-FORMAT = 1
+FORMAT = 2
 
 ALIEN, DUPLICATE, OUT_OF_ORDER = "alien", "duplicate", "out_of_order"
 KINDS = (ALIEN, DUPLICATE, OUT_OF_ORDER)
@@ -23,7 +26,7 @@ LISTED = 20
 #: Missing places of a lane that are named; the rest is only counted.
 NAMED = 5
 
-#: batch, lane and place: what the audit header names.
+#: batch, lane and place in the lane: what the audit header names.
 Name = tuple[int, int, int]
 #: Fewer digits than a 64-bit number has, so that Spark reads the same names as Python.
 NAME = re.compile(rb"(\d{1,18})/(\d{1,18})/(\d{1,18})")
@@ -37,25 +40,89 @@ class FactsFormatError(StreamError):
 
 @dataclass
 class Sums:
-    """How many records, and the order-free sum of their hashes."""
+    """How many records, the order-free sum of their hashes, and the one that their partitions are a part of."""
 
     records: int = 0
     checksum: int = 0
+    placed: int = 0
+
+    def add(self, records: int, checksum: int, partition: int) -> None:
+        """Add what lies in one partition."""
+        self.records += records
+        self.checksum = add(self.checksum, checksum)
+        self.placed = add(self.placed, checksum * _weight(partition))
+
+    def merge(self, other: Sums) -> None:
+        self.records += other.records
+        self.checksum = add(self.checksum, other.checksum)
+        self.placed = add(self.placed, other.placed)
+
+
+@cache
+def _weight(partition: int) -> int:
+    return placed(1, partition)
 
 
 @dataclass(frozen=True)
 class Boundaries:
-    """Per partition, the offsets at which each batch begins, in the order of the batches."""
+    """Per partition, the offsets at which each batch begins. A scan knows batches by their turn: 0 is the first of the range.
 
-    numbers: Sequence[int]
+    Their numbers would not do: a query that took the ledger over has counted from 0 again.
+    """
+
     offsets: Mapping[int, Sequence[int]]
+    #: The ledger format of each batch, by which its records are hashed; of all of them the newest, where none is given.
+    formats: Sequence[int] = ()
 
-    def place(self, partition: int, offset: int) -> tuple[int | None, int]:
-        """The batch to which an offset belongs, and where the next one begins."""
+    def turn(self, partition: int, offset: int) -> tuple[int | None, int]:
+        """The batch to which an offset belongs (None: before the first), and where the next one begins."""
         begins = self.offsets.get(partition, ())
         index = bisect_right(begins, offset)
         following = begins[index] if index < len(begins) else 1 << 62
-        return (self.numbers[index - 1] if index else None), following
+        return (index - 1 if index else None), following
+
+    def format_of(self, turn: int | None) -> int:
+        return self.formats[turn or 0] if self.formats else LEDGER_FORMAT
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A lane of a batch, as the ledger claims it."""
+
+    turn: int
+    #: Counts the queries of the range: 0 is the first, and each one that took over has the next number.
+    era: int
+    batch: int
+    lane: int
+    records: int
+
+
+class Claims:
+    """What the audit headers of a range mean. Queries use the same names: meant is the query in whose place the record lies
+    or, if that one has no such lane, the one before it."""
+
+    def __init__(self, claims: Sequence[Claim]) -> None:
+        self.all = claims
+        #: (turn, lane) -> records that the ledger claims.
+        self.records = {(c.turn, c.lane): c.records for c in claims}
+        eras: list[dict[tuple[int, int], int]] = [{} for _ in range(max((c.era for c in claims), default=0) + 1)]
+        for claim in claims:
+            eras[claim.era][claim.batch, claim.lane] = claim.turn
+        #: The first turn of each era.
+        self.begins = [min(turns.values(), default=0) for turns in eras]
+        #: Per era in whose place a record lies: (batch, lane) -> turn.
+        self.turns = [
+            dict(item for turns in (*reversed(eras[here + 1 :]), *eras[: here + 1]) for item in turns.items())
+            for here in range(len(eras))
+        ]
+
+    def meant(self, name: Name, here: int | None) -> int | None:
+        """The turn of the batch that a name means; None: there is no such lane."""
+        return self.turns[self.era(here)].get((name[0], name[1]))
+
+    def era(self, turn: int | None) -> int:
+        """The era in whose place something lies."""
+        return 0 if turn is None else max(0, bisect_right(self.begins, turn) - 1)
 
 
 @dataclass(frozen=True)
@@ -65,17 +132,19 @@ class Example:
     kind: str
     partition: int
     offset: int
-    #: The batch in whose place it lies; None: before the first one.
+    #: The turn of the batch in whose place it lies; None: before the first one.
     here: int | None = None
     #: What its audit header says; None: it has none that can be read.
     name: Name | None = None
+    #: The turn of the batch that is meant; None: no such lane is known.
+    turn: int | None = None
 
 
 @dataclass(frozen=True)
 class LaneSeen:
     """A lane of a batch of which not every place was seen."""
 
-    batch: int
+    turn: int
     lane: int
     seen: int
     #: The first of the missing places.
@@ -99,7 +168,7 @@ class AuditFacts:
 
 @dataclass
 class Scan:
-    """What was found in one topic: sums by batch number (None: before the first batch)."""
+    """What was found in one topic: sums by the batches' turns (None: before the first batch)."""
 
     batches: dict[int | None, Sums] = field(default_factory=dict)
     records: int = 0
@@ -112,7 +181,7 @@ class Scan:
     def as_dict(self) -> dict[str, Any]:
         """JSON has no null among an object's names, so the sums are a list."""
         document = asdict(self)
-        document["batches"] = [[batch, s.records, s.checksum] for batch, s in self.batches.items()]
+        document["batches"] = [[turn, s.records, s.checksum, s.placed] for turn, s in self.batches.items()]
         return document
 
 
@@ -134,7 +203,7 @@ def scans_from_json(text: str) -> list[Scan]:
 
 
 def _scan(document: Mapping[str, Any]) -> Scan:
-    batches = {batch: Sums(records, checksum) for batch, records, checksum in document["batches"]}
+    batches = {turn: Sums(*sums) for turn, *sums in document["batches"]}
     audit = document["audit"]
     return Scan(**{**document, "batches": batches, "audit": None if audit is None else _audit(audit)})
 

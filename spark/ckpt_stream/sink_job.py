@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ckpt_stream.checksum import AUDIT_HEADER, add, record_hash_column
+from ckpt_stream.checksum import AUDIT_HEADER, record_hash_column
 from ckpt_stream.config import SECRETS_PROPERTY, find_document, with_secrets
 from ckpt_stream.errors import ConfigError
 from ckpt_stream.files import CheckpointFiles
 from ckpt_stream.security import is_secret, java_settings
-from ckpt_stream.sink_arrays import LANES_SCHEMA, NONE, SUMS_SCHEMA, Collector, Lanes, account_lane
+from ckpt_stream.sink_arrays import LANES_SCHEMA, NONE, SUMS_SCHEMA, Collector, account_lane, hash_name
 from ckpt_stream.sink_facts import (
     ALIEN,
     DUPLICATE,
@@ -28,6 +28,8 @@ from ckpt_stream.sink_facts import (
     OUT_OF_ORDER,
     AuditFacts,
     Boundaries,
+    Claim,
+    Claims,
     Example,
     LaneSeen,
     Scan,
@@ -37,7 +39,7 @@ from ckpt_stream.sink_facts import (
 from ckpt_stream.source import FETCH_DEFAULTS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 log = logging.getLogger("ckpt_stream")
 
@@ -54,9 +56,14 @@ class Target:
     end: Mapping[int, int]
     boundaries: Boundaries
     #: None: the records have no audit header.
-    lanes: Lanes | None = None
+    claims: Claims | None = None
     #: Read it once more, with the aborted copies that read_committed hides.
     count_aborted: bool = False
+
+    @property
+    def formats(self) -> list[int]:
+        """The ledger formats by which records are hashed."""
+        return sorted(set(self.boundaries.formats) or {self.boundaries.format_of(None)})
 
 
 @dataclass(frozen=True)
@@ -85,9 +92,9 @@ def job_from_json(text: str) -> Job:
 def _target(document: Mapping[str, Any]) -> Target:
     start, end, offsets = ({int(p): o for p, o in document[name].items()} for name in ("start", "end", "offsets"))
     lanes = document["lanes"]
-    known = None if lanes is None else {(int(batch), int(lane)): int(records) for batch, lane, records in lanes}
-    boundaries = Boundaries(document["numbers"], offsets)
-    return Target(document["topic"], start, end, boundaries, known, bool(document.get("count_aborted", False)))
+    claims = None if lanes is None else Claims([Claim(*map(int, lane)) for lane in lanes])
+    boundaries = Boundaries(offsets, document["formats"])
+    return Target(document["topic"], start, end, boundaries, claims, bool(document.get("count_aborted", False)))
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -133,7 +140,12 @@ def read_topic(
 ) -> DataFrame:
     """A topic from start to end of each partition, exactly: what is no longer there is an error, never passed over."""
     wanted = {p: (target.start.get(p, 0), stop) for p, stop in target.end.items() if target.start.get(p, 0) < stop}
-    return read_offsets(spark, kafka, {target.topic: wanted}, isolation=isolation, headers=target.lanes is not None)
+    return read_offsets(spark, kafka, {target.topic: wanted}, isolation=isolation, headers=_headers(target))
+
+
+def _headers(target: Target) -> bool:
+    """Since format 2 the headers are a part of a record's hash."""
+    return target.claims is not None or max(target.formats) > 1
 
 
 def read_offsets(
@@ -171,27 +183,25 @@ def read_offsets(
 def scan_topic(spark: SparkSession, kafka: Mapping[str, Any], target: Target) -> Scan:
     """The facts about one topic."""
     begun = time.perf_counter()
-    rows = _named(read_topic(spark, kafka, target), target.lanes is not None)
-    found = rows.mapInArrow(Collector(target.boundaries, target.lanes), SUMS_SCHEMA).collect()
+    rows = _named(read_topic(spark, kafka, target), target)
+    found = rows.mapInArrow(Collector(target.boundaries, target.claims), SUMS_SCHEMA).collect()
     scan = gather_sums(found, target)
-    if target.lanes is not None and scan.audit is not None:
-        gather_lanes(_lanes(spark, rows, target.lanes), target, scan.audit)
+    if target.claims is not None and scan.audit is not None:
+        gather_lanes(_lanes(spark, rows, target, target.claims), target, scan.audit)
     scan.seconds = time.perf_counter() - begun
     if target.count_aborted:
         scan.uncommitted = read_topic(spark, kafka, target, isolation="read_uncommitted").count()
     return scan
 
 
-def _named(records: DataFrame, audited: bool) -> DataFrame:
+def _named(records: DataFrame, target: Target) -> DataFrame:
     """Place and hash of each record and, where it has an audit header, what that names."""
     from pyspark.sql import functions as F
 
-    columns = [
-        F.col("partition").cast("long").alias("partition"),
-        F.col("offset"),
-        record_hash_column().alias("hash"),
-    ]
-    if audited:
+    columns = [F.col("partition").cast("long").alias("partition"), F.col("offset")]
+    headers = "headers" if _headers(target) else None
+    columns += [record_hash_column("key", "value", headers, f).alias(hash_name(f)) for f in target.formats]
+    if target.claims is not None:
         ours = F.filter("headers", lambda h: (h["key"] == AUDIT_HEADER) & h["value"].isNotNull())
         text = F.get(ours, F.lit(0))["value"].cast("string")
         parts = F.split(F.when(text.rlike(NAME_IN_JAVA), text), "/")
@@ -201,35 +211,51 @@ def _named(records: DataFrame, audited: bool) -> DataFrame:
     return records.select(*columns)
 
 
-def _lanes(spark: SparkSession, rows: DataFrame, lanes: Lanes) -> list[Any]:
+def _lanes(spark: SparkSession, rows: DataFrame, target: Target, claims: Claims) -> list[Any]:
     """One row for each lane of a batch that was seen, and one for each of its records that is not as it should be."""
     from pyspark.sql import functions as F
 
-    known = [(batch, lane, records) for (batch, lane), records in lanes.items()]
+    known = [
+        (era, batch, lane, turn, claims.records[turn, lane])
+        for era, turns in enumerate(claims.turns)
+        for (batch, lane), turn in turns.items()
+    ]
     if not known:
         return []
-    claimed = F.broadcast(spark.createDataFrame(known, "batch long, lane long, expected long"))
-    named = rows.join(claimed, ["batch", "lane"]).filter("place < expected")
-    wanted = named.select("batch", "lane", "partition", "offset", "place", "expected")
-    found: list[Any] = wanted.groupBy("batch", "lane").applyInArrow(account_lane, LANES_SCHEMA).collect()
+    schema = "era long, batch long, lane long, turn long, expected long"
+    claimed = F.broadcast(spark.createDataFrame(known, schema))
+    named = rows.withColumn("era", _era(target.boundaries, claims)).join(claimed, ["era", "batch", "lane"])
+    wanted = named.filter("place < expected").select("turn", "lane", "partition", "offset", "place", "expected")
+    found: list[Any] = wanted.groupBy("turn", "lane").applyInArrow(account_lane, LANES_SCHEMA).collect()
     return found
+
+
+def _era(boundaries: Boundaries, claims: Claims) -> Column:
+    """The era in whose place a record lies: how many queries took over before it."""
+    from pyspark.sql import functions as F
+
+    era = F.lit(0).cast("long")
+    for begin in claims.begins[1:]:
+        for partition, offsets in boundaries.offsets.items():
+            behind = (F.col("partition") == partition) & (F.col("offset") >= offsets[begin])
+            era += behind.cast("long")
+    return era
 
 
 def gather_sums(rows: Iterable[Any], target: Target) -> Scan:
     """Put together what the tasks found."""
-    scan = Scan(topic=target.topic, audit=None if target.lanes is None else AuditFacts())
+    scan = Scan(topic=target.topic, audit=None if target.claims is None else AuditFacts())
     aliens: list[Example] = []
     for row in rows:
         if row["kind"] == "sum":
-            sums = scan.batches.setdefault(row["here"], Sums())
-            sums.records += row["records"]
-            sums.checksum = add(sums.checksum, row["checksum"])
+            scan.batches.setdefault(row["here"], Sums()).add(row["records"], row["checksum"], row["partition"])
             scan.records += row["records"]
         elif row["kind"] == "aliens" and scan.audit is not None:
             scan.audit.counts[ALIEN] += row["records"]
         else:
             name = None if row["batch"] == NONE else (row["batch"], row["lane"], row["place"])
-            aliens.append(Example(ALIEN, row["partition"], row["offset"], row["here"], name))
+            turn = target.claims.meant(name, row["here"]) if target.claims and name else None
+            aliens.append(Example(ALIEN, row["partition"], row["offset"], row["here"], name, turn))
     if scan.audit is not None:
         scan.audit.examples += _first(aliens)
     return scan
@@ -237,26 +263,28 @@ def gather_sums(rows: Iterable[Any], target: Target) -> Scan:
 
 def gather_lanes(rows: Iterable[Any], target: Target, facts: AuditFacts) -> None:
     """Add what the lanes of the batches show; a lane of which nothing was seen has no row."""
+    claims = target.claims or Claims(())
+    numbers = {claim.turn: claim.batch for claim in claims.all}
     seen: dict[tuple[int, int], Any] = {}
     examples: dict[str, list[Example]] = {DUPLICATE: [], OUT_OF_ORDER: []}
     for row in rows:
-        batch, lane, kind = row["batch"], row["lane"], row["kind"]
+        turn, lane, kind = row["turn"], row["lane"], row["kind"]
         if kind == "seen":
-            seen[batch, lane] = row
+            seen[turn, lane] = row
         elif row["partition"] is None:
             facts.counts[kind] += row["records"]
         else:
-            here, _ = target.boundaries.place(row["partition"], row["offset"])
-            name = (batch, lane, row["place"])
-            examples[kind].append(Example(kind, row["partition"], row["offset"], here, name))
+            here, _ = target.boundaries.turn(row["partition"], row["offset"])
+            name = (numbers[turn], lane, row["place"])
+            examples[kind].append(Example(kind, row["partition"], row["offset"], here, name, turn))
     for found in examples.values():
         facts.examples += _first(found)
-    for (batch, lane), expected in (target.lanes or {}).items():
-        row = seen.get((batch, lane))
+    for (turn, lane), expected in claims.records.items():
+        row = seen.get((turn, lane))
         count = row["records"] if row is not None else 0
         if count < expected:
             missing = row["missing"] if row is not None else range(min(NAMED, expected))
-            facts.incomplete.append(LaneSeen(batch, lane, count, tuple(missing)))
+            facts.incomplete.append(LaneSeen(turn, lane, count, tuple(missing)))
 
 
 def _first(examples: Iterable[Example]) -> list[Example]:

@@ -87,7 +87,7 @@ def compare(
             f"if the checkpoint is right, `airflow-ckpt ledger rebuild {intent.sink_id}` makes the ledger anew from it.",
         )
     partitions = found.partitions if found else 0
-    adopted = _adoption(files.read(ADOPTION)) if checkpoint.newest is not None else None
+    adopted = read_adoption(files) if checkpoint.newest is not None else None
     ledger = read_ledger_ends(kafka, name, partitions)
     verdict = reconcile(checkpoint, ledger, replace(intent, adopted=adopted), adopt_ledger=adopt_ledger)
     return Comparison(verdict, checkpoint, name, partitions, adopted)
@@ -142,8 +142,9 @@ def _left_batch(
     return LeftBatch(batch, len(there), ledger_format, accepted == (checkpoint.query_id, batch))
 
 
-def _adoption(stored: str | None) -> Adoption | None:
-    if not stored:
+def read_adoption(files: ReadableFiles) -> Adoption | None:
+    """The end of another query's ledger that the checkpoint's query took over."""
+    if not (stored := files.read(ADOPTION)):
         return None
     document = parse(stored, "adoption record")
     return Adoption(document["query_id"], int(document["batch"]))

@@ -31,6 +31,7 @@ pytestmark = pytest.mark.unit
         held(5, dead_letter_topic="wrong", dead_letters=3, dead_letter_checksum=2**64 - 1),
         held(5, start={}, end={}, application="ünïcode \U0001f40e"),
         held(5, placed=2**64 - 1, offsets='v1\n{"batchTimestampMs":1}\n{"source":{"0":60}}'),
+        held(0, adopted={"query_id": "query-0", "batch": 7}),
         held(5, format=1),
     ],
 )
@@ -63,6 +64,7 @@ def test_a_record_says_all_that_the_protocol_asks_of_it() -> None:
         "dead_letter_checksum": 0,
         "placed": None,
         "offsets": None,
+        "adopted": None,
     }
     assert {name: document.get(name, "missing") for name in asked} == asked
 
@@ -70,7 +72,7 @@ def test_a_record_says_all_that_the_protocol_asks_of_it() -> None:
 def test_a_record_of_format_1_has_no_field_that_the_versions_which_write_it_do_not_know() -> None:
     document = json.loads(held(5, format=1).to_json())
     assert document["format"] == 1
-    assert not {"placed", "offsets"} & set(document)
+    assert not {"placed", "offsets", "adopted"} & set(document)
 
 
 def test_the_key_names_lane_and_batch() -> None:

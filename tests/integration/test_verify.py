@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.verify.verdict import CLEAN, UNKNOWN, VIOLATED, Verdict
 from airflow_ckpt.verify.verification import Range, Subject, verify
-from ckpt_stream.checksum import AUDIT_HEADER, checksum_of
-from ckpt_stream.ledger import LedgerRecord, ledger_topic
+from ckpt_stream.checksum import AUDIT_HEADER, Headers, add, checksum_of, placed
+from ckpt_stream.ledger import FORMAT, LedgerRecord, ledger_topic
 from tests.kafka_io import create_topic
 
 pytestmark = pytest.mark.integration
@@ -39,6 +39,8 @@ class Written:
         ].result(30)
         self.next_batch = 0
         self.source_end = 0
+        self.query, self.adopted = "q", None
+        self.format = FORMAT
 
     @property
     def subject(self) -> Subject:
@@ -62,8 +64,14 @@ class Written:
         commit: bool = True,
         skip_lanes: tuple[int, ...] = (),
         places: list[int] | None = None,
+        headers: Sequence[Headers] = ((),),
+        chosen: Sequence[int] | None = None,
+        claim_headers: Sequence[Headers] | None = None,
+        claim_chosen: Sequence[int] | None = None,
+        forget: Sequence[bytes] = (),
     ) -> Producer:
-        """Write one batch. ``claim``: what the ledger says was written, if not the rows."""
+        """Write one batch. ``claim``: what the ledger says was written, if not the rows. ``headers`` and ``chosen`` (the
+        partitions) are taken in turn by the records of a lane. ``forget``: ledger keys that get a tombstone first."""
         batch = self.next_batch if number is None else number
         start = self.ends()
         begin, end = source or (self.source_end, self.source_end + len(rows))
@@ -75,11 +83,17 @@ class Written:
             if lane not in skip_lanes:
                 for i, (key, value) in enumerate(mine):
                     place = places[i] if places else i
-                    headers = [(AUDIT_HEADER, f"{batch}/{lane}/{place}".encode())] if self.audit else None
-                    producer.produce(self.sink, value, key, headers=headers)
+                    more = [(AUDIT_HEADER, f"{batch}/{lane}/{place}".encode())] if self.audit else []
+                    pairs = [*headers[i % len(headers)], *more]
+                    where = {"partition": chosen[i % len(chosen)]} if chosen else {}
+                    producer.produce(self.sink, value, key, headers=pairs or None, **where)
+            for gone in forget:
+                if gone.startswith(b"%d/" % lane):
+                    producer.produce(self.ledger, None, gone, partition=lane)
             if with_ledger:
                 claimed = mine if claim is None else [row for i, row in enumerate(claim) if i % self.lanes == lane]
                 record = self._record(batch, lane, claimed, (begin, end), start)
+                record = self._with_sums(record, claimed, claim_headers or headers, claim_chosen or chosen)
                 producer.produce(self.ledger, record.to_json(), record.key, partition=lane)
         producer.flush()
         if commit:
@@ -92,13 +106,28 @@ class Written:
     def _record(
         self, batch: int, lane: int, rows: Rows, source: tuple[int, int], start: dict[str, dict[str, int]]
     ) -> LedgerRecord:
-        total = checksum_of([_bytes(key) for key, _ in rows], [_bytes(value) for _, value in rows])
         return LedgerRecord(
-            sink_id=self.sink, query_id="q", run_id="r", lane=lane, lanes=self.lanes, batch=batch, digest=f"d{batch}",
-            start={"in": {"0": source[0]}}, end={"in": {"0": source[1]}}, records=len(rows), checksum=total,
+            sink_id=self.sink, query_id=self.query, run_id="r", lane=lane, lanes=self.lanes, batch=batch, digest=f"d{batch}",
+            start={"in": {"0": source[0]}}, end={"in": {"0": source[1]}}, records=len(rows), checksum=0,
             topic=self.sink, topic_id="t", application="", time="2026-01-01T00:00:00.000+00:00",
-            sink_start=start, audited=self.audit,
+            sink_start=start, audited=self.audit, format=self.format,
+            adopted=self.adopted if batch == 0 and self.format > 1 else None,
         )  # fmt: skip
+
+    def _with_sums(
+        self, record: LedgerRecord, rows: Rows, headers: Sequence[Headers], chosen: Sequence[int] | None
+    ) -> LedgerRecord:
+        total = weighed = 0
+        for i, (key, value) in enumerate(rows):
+            hashed = checksum_of([_bytes(key)], [_bytes(value)], [headers[i % len(headers)]], self.format)
+            total = add(total, hashed)
+            weighed = add(weighed, placed(hashed, chosen[i % len(chosen)])) if chosen else 0
+        return replace(record, checksum=total, placed=weighed if chosen and self.format > 1 else None)
+
+    def take_over(self, query: str) -> None:
+        """The checkpoint is lost, and another query goes on where the ledger ends."""
+        self.adopted = {"query_id": self.query, "batch": self.next_batch - 1}
+        self.query, self.next_batch = query, 0
 
     def plain(self, key: str, value: str) -> None:
         """A record of a producer without transactions."""
@@ -367,6 +396,36 @@ def test_a_stream_that_never_ran_is_not_called_clean(kafka: Any, topics: Callabl
     verdict = verify(Subject("s", kafka.client_config(), sink, sink))
     assert verdict.verdict == UNKNOWN
     assert kinds(verdict) == {"no_topic"}
+
+
+# Ledger format 2
+
+
+KIND: list[Headers] = [(), (("kind", b"odd"),), (("kind", None),)]
+
+
+def test_a_stream_that_changed_over_to_format_2_is_clean(written: Callable[..., Written]) -> None:
+    sink = written(lanes=2)
+    sink.format = 1
+    sink.batch([(None, "x"), ("y", None)], headers=KIND)
+    sink.format = 2
+    sink.batch([*rows(20), (None, "x"), ("y", None)], headers=KIND)
+    sink.batch(rows(20), headers=KIND, chosen=[1, 0, 1])
+    verdict = sink.verdict()
+    assert verdict.verdict == CLEAN, verdict.findings
+    assert verdict.sink_committed == 44
+
+
+@pytest.mark.parametrize(("version", "found"), [(1, []), (2, [(0, "altered"), (1, "altered"), (2, "altered")])])
+def test_since_format_2_a_header_a_null_and_a_chosen_partition_are_a_part_of_a_record(
+    written: Callable[..., Written], version: int, found: list[tuple[int, str]]
+) -> None:
+    sink = written(audit=False)
+    sink.format = version
+    sink.batch([("k", "v")], headers=[(("kind", b"odd"),)], claim_headers=[(("kind", b"even"),)])
+    sink.batch([("k", None)], claim=[(None, "k")])
+    sink.batch([("k", "v")], chosen=[0], claim_chosen=[1] if version > 1 else None)
+    assert [(f.batch, f.kind) for f in sink.verdict().findings] == found
 
 
 # The real stream

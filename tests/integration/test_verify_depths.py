@@ -28,7 +28,7 @@ from ckpt_stream.recompute import recompute
 from ckpt_stream.sink_facts import scans_from_json
 from ckpt_stream.sink_job import job_from_json, run_job
 from tests.integration.test_applications import MALFORMED, log_line
-from tests.integration.test_verify import Written, kinds, rows
+from tests.integration.test_verify import KIND, Written, kinds, rows
 from tests.kafka_io import create_topic, produce
 from tests.streams import StreamUnderTest
 
@@ -218,9 +218,36 @@ def _alien(sink: Written) -> None:
     sink.batch([("k", f"v{i}") for i in range(6)], places=[1, 0, 2])  # two records of each lane have changed places
 
 
+def _taken_over(sink: Written) -> None:
+    sink.format = 1
+    sink.take_over("q2")
+    sink.batch(rows(40), headers=KIND)
+    sink.format = 2
+    sink.batch([*rows(30, 40), (None, "x"), ("y", None)], headers=KIND, chosen=[1, 0, 1])
+
+
+def _taken_over_and_replayed(sink: Written) -> None:
+    _taken_over(sink)
+    sink.batch(rows(30, 30), number=1, with_ledger=False)
+    sink.batch(rows(9), claim=rows(10))
+
+
+def _header_lost(sink: Written) -> None:
+    sink.batch(rows(10), claim_headers=KIND)
+
+
+def _elsewhere(sink: Written) -> None:
+    sink.batch(rows(10), chosen=[0, 1], claim_chosen=[1, 0])
+
+
 @pytest.mark.parametrize(
     ("fault", "audit", "expected"),
     [
+        (_taken_over, True, set()),
+        (_taken_over, False, set()),
+        (_taken_over_and_replayed, True, {"duplicate", "lost"}),
+        (_header_lost, True, {"altered"}),
+        (_elsewhere, False, {"altered"}),
         (_clean, True, set()),
         (_clean, False, set()),
         (_removed, True, {"lost", "torn_batch"}),

@@ -30,6 +30,7 @@ from airflow_ckpt.sensors.progress import CheckpointProgressSensor
 from airflow_ckpt.streams.control import GivenUp
 from airflow_ckpt.streams.goal import Outcome
 from airflow_ckpt.streams.restart import FixedDelay
+from airflow_ckpt.verify.cut import Range
 from tests.airflow_ckpt.operators.fakes import NOW, FakeControl, Play, a_context, deferred, make
 from tests.airflow_ckpt.streams.samples import a_status, a_stream
 
@@ -82,7 +83,7 @@ def test_where_a_verification_begins_can_come_from_a_form(play: Play) -> None:
     for text, after in (("7", 6), ("0", None), ("start", None)):
         operator.since = text
         operator._check()
-        assert operator._after(None) == after
+        assert operator._range(None) == Range(after)
 
 
 def test_only_the_newest_verdicts_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

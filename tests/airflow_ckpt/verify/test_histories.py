@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from airflow_ckpt.kafka.offsets import Ends
 from airflow_ckpt.verify.audit import Audit
+from airflow_ckpt.verify.batches import batches_of
 from airflow_ckpt.verify.cut import take_cut
-from airflow_ckpt.verify.ledger_check import batches_of, check_batches, check_lanes
+from airflow_ckpt.verify.ledger_check import check_batches, check_lanes
 from airflow_ckpt.verify.sink_check import compare
 from airflow_ckpt.verify.sink_scan import Boundaries, Scan, _Tally
 from airflow_ckpt.verify.verdict import Finding
-from ckpt_stream.checksum import AUDIT_HEADER, add, checksum_of
-from ckpt_stream.ledger import LedgerRecord
+from ckpt_stream.checksum import AUDIT_HEADER, Headers, add, checksum_of, placed
+from ckpt_stream.ledger import FORMAT, LedgerRecord
 
 pytestmark = pytest.mark.unit
 
@@ -38,6 +39,7 @@ class Message:
     at: int
     record: tuple[bytes | None, bytes | None]
     name: bytes | None
+    more: Headers = ()
 
     def error(self) -> None:
         return None
@@ -54,8 +56,8 @@ class Message:
     def value(self) -> bytes | None:
         return self.record[1]
 
-    def headers(self) -> list[tuple[str, bytes]] | None:
-        return None if self.name is None else [(AUDIT_HEADER, self.name)]
+    def headers(self) -> Headers | None:
+        return [*self.more, *([] if self.name is None else [(AUDIT_HEADER, self.name)])] or None
 
 
 @dataclass
@@ -68,14 +70,26 @@ class Model:
     lanes: list[list[LedgerRecord]] = field(default_factory=list)
     number: int = 0
     source: int = 0
+    query: str = "q1"
+    taken_over: dict[str, Any] | None = None
+    format: int = FORMAT
+    #: The transform chooses each record's partition.
+    chosen: bool = False
 
     def hole(self, size: int = 1) -> None:
         self.ends = [end + size for end in self.ends]
 
-    def put(self, key: bytes | None, value: bytes | None, name: bytes | None) -> None:
+    def put(self, key: bytes | None, value: bytes | None, name: bytes | None, more: Headers = ()) -> int:
         partition = (hash_of(key, value) if key is None else hash_of(key, None)) % PARTITIONS
-        self.messages.append(Message(partition, self.ends[partition], (key, value), name))
+        self.messages.append(Message(partition, self.ends[partition], (key, value), name, tuple(more)))
         self.ends[partition] += 1
+        return partition
+
+    def take_over(self) -> None:
+        """The checkpoint is lost, and another query goes on where the ledger ends, counting from 0 again."""
+        newest = self.lanes[0][-1]
+        self.taken_over = {"query_id": newest.query_id, "batch": newest.batch}
+        self.number, self.query = 0, f"q{int(self.query[1:]) + 1}"
 
     def batch(self, sizes: Sequence[int], *, aborted: int = 0) -> None:
         """One batch with a lane for each size; ``aborted`` attempts went before it."""
@@ -83,18 +97,22 @@ class Model:
         self.hole(aborted * (sum(sizes) + 1))
         read = sum(sizes)
         for lane, size in enumerate(sizes):
-            total = 0
+            total = weighed = 0
             for place in range(size):
                 key = b"k%d" % (place % 5) if place % 7 else None
                 value = b"%d-%d-%d" % (self.number, lane, place) if place % 11 else None
-                self.put(key, value, b"%d/%d/%d" % (self.number, lane, place) if self.audited else None)
-                total = add(total, hash_of(key, value))
+                more = [("kind", b"odd" if place % 3 else None)] if self.format > 1 and place % 2 else []
+                name = b"%d/%d/%d" % (self.number, lane, place) if self.audited else None
+                partition = self.put(key, value, name, more)
+                hashed = checksum_of([key], [value], [more], self.format)
+                total, weighed = add(total, hashed), add(weighed, placed(hashed, partition))
             self.hole()
             record = LedgerRecord(
-                sink_id="s", query_id="q", run_id="r", lane=lane, lanes=len(sizes), batch=self.number,
+                sink_id="s", query_id=self.query, run_id="r", lane=lane, lanes=len(sizes), batch=self.number,
                 digest=f"d{self.number}", start={"in": {"0": self.source}}, end={"in": {"0": self.source + read}},
                 records=size, checksum=total, topic=TOPIC, topic_id="t", application="", time=f"{self.number:09d}",
-                sink_start=start, audited=self.audited,
+                sink_start=start, audited=self.audited, format=self.format, placed=weighed if self.chosen else None,
+                adopted=self.taken_over if self.number == 0 and self.format > 1 else None,
             )  # fmt: skip
             while len(self.lanes) <= lane:
                 self.lanes.append([])
@@ -106,13 +124,12 @@ class Model:
         """What the verification finds, over the model instead of Kafka."""
         high = dict(enumerate(self.ends))
         ends = Ends(dict.fromkeys(high, 0), high, high)
-        cut, batches, _ = take_cut(lambda: batches_of(self.lanes), lambda: ends, TOPIC, settle_seconds=0)
-        found = list(check_lanes(self.lanes))
-        newest = cut.batches[-1].number if cut.batches else -1
-        found += check_batches(batches, newest)
+        cut, _, _ = take_cut(lambda: batches_of(self.lanes), lambda: ends, TOPIC, settle_seconds=0)
+        found = [*check_lanes(self.lanes), *check_batches(cut.batches)]
         scan, audit = Scan(), Audit(cut.batches, TOPIC) if self.audited else None
         tally = _Tally(cut.boundaries, cut.end, scan)
-        tally.add([m for m in self.messages if cut.start[m.place] <= m.at < cut.end[m.place]], audit)
+        read = [m for m in self.messages if cut.start[m.place] <= m.at < cut.end[m.place]]
+        tally.add(sorted(read, key=lambda m: (m.place, m.at)), audit)
         differences = list(compare(cut.batches, scan, TOPIC))
         if audit is not None:
             audit.finish()
@@ -125,24 +142,41 @@ histories = st.lists(
 )
 
 
-def written(history: Sequence[tuple[Sequence[int], int]], audited: bool) -> Model:
-    model = Model(audited)
-    for sizes, aborted in history:
+#: Before how many batches another query takes over, and from which one on the ledger is of format 2.
+changes = st.tuples(st.sets(st.integers(1, 9), max_size=3), st.integers(0, 9))
+Changes = tuple[Set[int], int]
+NONE: Changes = (frozenset(), 0)
+
+
+def written(
+    history: Sequence[tuple[Sequence[int], int]], audited: bool, changed: Changes = NONE, chosen: bool = False
+) -> Model:
+    model = Model(audited, chosen=chosen)
+    taken_over, format_2 = changed
+    for place, (sizes, aborted) in enumerate(history):
+        model.format = 2 if place >= format_2 else 1
+        if place in taken_over:
+            model.take_over()
         model.batch(sizes, aborted=aborted)
     return model
 
 
 @settings(max_examples=150, deadline=None)
-@given(histories, st.booleans())
-def test_an_honest_history_is_never_accused(history: Sequence[tuple[Sequence[int], int]], audited: bool) -> None:
-    """Empty lanes and batches, aborted attempts, null keys and values, lane counts that change."""
-    assert written(history, audited).verify() == []
+@given(histories, st.booleans(), changes, st.booleans())
+def test_an_honest_history_is_never_accused(
+    history: Sequence[tuple[Sequence[int], int]], audited: bool, changed: Changes, chosen: bool
+) -> None:
+    """Empty lanes and batches, aborted attempts, null keys and values, headers, lane counts that change, another ledger
+    format, and queries that take over."""
+    assert written(history, audited, changed, chosen).verify() == []
 
 
 @settings(max_examples=300, deadline=None)
-@given(histories, st.booleans(), st.data())
-def test_every_seeded_fault_is_found(history: Sequence[tuple[Sequence[int], int]], audited: bool, data: Any) -> None:
-    model = written([*history, ([3], 0), ([2], 0)], audited)
+@given(histories, st.booleans(), changes, st.data())
+def test_every_seeded_fault_is_found(
+    history: Sequence[tuple[Sequence[int], int]], audited: bool, changed: Changes, data: Any
+) -> None:
+    model = written([*history, ([3], 0), ([2], 0)], audited, changed)
     fault = data.draw(
         st.sampled_from([remove, repeat, alter, foreign, drop_ledger_record, repeat_ledger_record, move_source])
     )
@@ -176,9 +210,13 @@ def foreign(model: Model, data: Any) -> None:
 
 
 def drop_ledger_record(model: Model, data: Any) -> None:
-    """Of a batch that is neither the first nor the newest: those may be cut off or in flight."""
+    """Of the newest query, which none has replaced, and a batch that is neither the first nor the newest: those may be cut
+    off or in flight."""
     known = [
-        (lane, i) for lane, rs in enumerate(model.lanes) for i, r in enumerate(rs) if 0 < r.batch < model.number - 1
+        (lane, i)
+        for lane, rs in enumerate(model.lanes)
+        for i, r in enumerate(rs)
+        if r.query_id == model.query and 0 < r.batch < model.number - 1
     ]
     if not known:
         remove(model, data)
@@ -200,6 +238,68 @@ def move_source(model: Model, data: Any) -> None:
     model.lanes[0][-1] = replace(newest, start=moved)
 
 
+def lose_headers(model: Model) -> None:
+    number = next(i for i, m in enumerate(model.messages) if m.more)
+    model.messages[number] = replace(model.messages[number], more=())
+
+
+def exchange_null(model: Model) -> None:
+    number = next(i for i, m in enumerate(model.messages) if m.key() is None and m.value())
+    model.messages[number] = replace(model.messages[number], record=(model.messages[number].value(), None))
+
+
+def go_elsewhere(model: Model) -> None:
+    """The last record of one partition is in the other one."""
+    message = model.messages.pop()
+    model.messages.append(replace(message, place=1 - message.place, at=model.ends[1 - message.place]))
+    model.ends[1 - message.place] += 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "chosen", "found_by"),
+    [(lose_headers, False, {2}), (exchange_null, False, {2}), (go_elsewhere, True, {2}), (go_elsewhere, False, set())],
+)
+def test_format_2_tells_apart_what_format_1_did_not(
+    fault: Callable[[Model], None], chosen: bool, found_by: set[int]
+) -> None:
+    for version in (1, 2):
+        model = written([([9], 0)], audited=False, changed=(frozenset(), 0 if version == 2 else 9), chosen=chosen)
+        if version == 1:
+            model.messages = [replace(m, more=[("kind", b"odd")]) for m in model.messages]
+            model.lanes = [[replace(r, placed=None) for r in lane] for lane in model.lanes]
+        fault(model)
+        assert [f.kind for f in model.verify()] == (["altered"] if version in found_by else [])
+
+
+def test_lanes_of_different_formats_are_not_added_up_and_not_called_clean() -> None:
+    model = written([([3, 3], 0), ([2], 0)], audited=False)
+    model.lanes[1][0] = replace(model.lanes[1][0], format=1)
+    assert [(f.kind, f.violation) for f in model.verify()] == [("mixed_format", False)]
+
+
+@pytest.mark.parametrize("era", [0, 1])
+@pytest.mark.parametrize("audited", [True, False])
+@pytest.mark.parametrize("fault", ["lost", "twice"])
+def test_a_fault_is_in_the_right_batch_of_the_right_query(era: int, audited: bool, fault: str) -> None:
+    """Both queries have written records of the same names."""
+    model = written([([6], 0)] * 6, audited, (frozenset({3}), 0))
+    query = f"q{era + 1}"
+    batch = next(r for r in model.lanes[0] if (r.query_id, r.batch) == (query, 1))
+    begin = {int(p): offset for p, offset in batch.sink_start[TOPIC].items()}
+    number, message = next((i, m) for i, m in enumerate(model.messages) if m.at >= begin[m.place])
+    if fault == "lost":
+        del model.messages[number]
+        kinds = {"lost"}
+    else:  # in a hole that a marker has left
+        last = next(m for m in reversed(model.messages[number : number + 6]) if m.place == message.place)
+        model.messages.append(replace(message, at=last.at + 1))
+        kinds = {"duplicate"} if audited else {"surplus"}
+    found = model.verify()
+    assert {f.kind for f in found} >= kinds
+    assert {(f.query, f.batch) for f in found} == {(query, 1)}
+    assert query in found[0].what
+
+
 def test_swapped_records_are_found_only_where_records_have_names() -> None:
     """The sums cannot see the order, and the documentation says so."""
     for audited in (True, False):
@@ -212,5 +312,5 @@ def test_swapped_records_are_found_only_where_records_have_names() -> None:
 
 
 def test_a_place_before_the_first_batch_belongs_to_none() -> None:
-    boundaries = Boundaries([4, 5], {0: [10, 20]})
-    assert [boundaries.place(0, offset)[0] for offset in (9, 10, 19, 20, 99)] == [None, 4, 4, 5, 5]
+    boundaries = Boundaries({0: [10, 20]})
+    assert [boundaries.turn(0, offset)[0] for offset in (9, 10, 19, 20, 99)] == [None, 0, 0, 1, 1]

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
-from airflow_ckpt.verify.mark import FILE, note, verified_until
+from airflow_ckpt.verify.batches import Batch
+from airflow_ckpt.verify.cut import Range
+from airflow_ckpt.verify.mark import FILE, not_yet_verified, note
 from airflow_ckpt.verify.verdict import Finding, Verdict
 
 pytestmark = pytest.mark.unit
@@ -28,10 +30,26 @@ def files(tmp_path: Path) -> FsspecFiles:
     return files
 
 
+def verified_until(files: FsspecFiles, depth: str) -> int | None:
+    return not_yet_verified(files, depth).after
+
+
 def verdict(
-    batch: int | None, *findings: Finding, depth: str = "sink", query: str = "q1", since: int = 0
+    batch: int | None,
+    *findings: Finding,
+    depth: str = "sink",
+    query: str = "q1",
+    since: int = 0,
+    since_query: str | None = None,
+    queries: dict[str, tuple[int, int]] | None = None,
 ) -> dict[str, Any]:
+    """`queries`: what the ledger holds of each, in their order; by default it holds all of the one."""
     found = Verdict("orders", depth, findings=list(findings), since=since)
+    found.since_query = since_query or (query if since else None)
+    found.queries = [
+        {"query_id": q, "first": first, "last": last}
+        for q, (first, last) in (queries or {query: (0, batch or 0)}).items()
+    ]
     found.reached = None if batch is None else {"batch": batch, "query_id": query}
     document: dict[str, Any] = json.loads(json.dumps(found.as_dict()))
     return document
@@ -71,14 +89,40 @@ def test_a_look_at_the_ledger_alone_is_no_look_at_the_sink(files: FsspecFiles) -
     assert (verified_until(files, "sink"), verified_until(files, "ledger")) == (12, 15)
 
 
-def test_another_query_begins_anew(files: FsspecFiles, caplog: pytest.LogCaptureFixture) -> None:
-    """Else a stream that was started over would be clean, unread, until it has as many batches as the old one."""
+def test_a_stream_that_was_started_over_begins_anew(files: FsspecFiles) -> None:
+    """The mark names the query, which the new ledger does not know: else the stream would be clean, unread, until it has as
+    many batches as the old one."""
     note(files, verdict(500))
     files.write("metadata", '{"id":"q2"}')
-    assert verified_until(files, "sink") is None
-    assert "now it is q2" in caplog.text
-    note(files, verdict(3, query="q2"))
-    assert verified_until(files, "sink") == 3
+    wanted = not_yet_verified(files, "sink")
+    assert wanted == Range(500, query="q1")
+    assert wanted.of([Batch("q2", number, {}) for number in range(4)]) == (0, 4)
+    note(files, verdict(3, query="q2", since=501, since_query="q1"))
+    assert not_yet_verified(files, "sink") == Range(3, query="q2")
+
+
+TWO = {"q1": (0, 60), "q2": (0, 3)}
+
+
+def test_a_query_that_took_over_goes_on_behind_the_one_before(files: FsspecFiles) -> None:
+    note(files, verdict(50))
+    files.write("metadata", '{"id":"q2"}')
+    wanted = not_yet_verified(files, "sink")
+    ledger = [Batch(q, n, {}, shared=True) for q, (first, last) in TWO.items() for n in range(first, last + 1)]
+    assert wanted.of(ledger) == (51, 65)
+    note(files, verdict(3, query="q2", since=51, since_query="q1", queries=TWO))
+    assert not_yet_verified(files, "sink") == Range(3, query="q2")
+    note(files, verdict(60, query="q1", queries=TWO))
+    assert not_yet_verified(files, "sink") == Range(3, query="q2"), "it never goes back"
+
+
+@pytest.mark.parametrize(("verified", "since", "moves"), [(60, 0, True), (59, 0, False), (60, 1, False)])
+def test_what_the_query_before_left_is_not_passed_over(
+    files: FsspecFiles, verified: int, since: int, moves: bool
+) -> None:
+    note(files, verdict(verified))
+    note(files, verdict(3, query="q2", since=since, since_query="q2", queries=TWO))
+    assert (not_yet_verified(files, "sink").query == "q2") is moves
 
 
 @pytest.mark.parametrize("finding", [COMPACTED, DOUBLED])

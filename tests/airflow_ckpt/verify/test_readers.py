@@ -40,10 +40,10 @@ def test_every_partition_is_read_once_and_the_loads_are_even() -> None:
 
 
 def test_sums_of_a_batch_in_several_partitions_are_added_up() -> None:
-    one = Scan(batches={None: Sums(1, 5), 3: Sums(2, 2**64 - 1)}, records=3)
-    two = Scan(batches={3: Sums(4, 3), 4: Sums(1, 1)}, records=5)
+    one = Scan(batches={None: Sums(1, 5, 1), 3: Sums(2, 2**64 - 1, 2)}, records=3)
+    two = Scan(batches={3: Sums(4, 3, 2**64 - 1), 4: Sums(1, 1)}, records=5)
     found = merge("sink", [one, two])
-    assert found.batches == {None: Sums(1, 5), 3: Sums(6, 2), 4: Sums(1, 1)}
+    assert found.batches == {None: Sums(1, 5, 1), 3: Sums(6, 2, 1), 4: Sums(1, 1)}
     assert (found.topic, found.records) == ("sink", 8)
 
 
@@ -57,6 +57,6 @@ def test_a_setting_that_is_a_function_stays_in_this_process(monkeypatch: pytest.
     monkeypatch.setattr(readers, "scan", here)
     monkeypatch.setattr(readers, "_processors", lambda: 8)
     ends = {0: MANY, 1: MANY}
-    found = readers.scan_sums({"oauth_cb": print}, "sink", {}, ends, Boundaries([0], {0: [0], 1: [0]}))
+    found = readers.scan_sums({"oauth_cb": print}, "sink", {}, ends, Boundaries({0: [0], 1: [0]}))
     assert found.records == 7
     assert len(calls) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,24 +17,26 @@ from hypothesis import strategies as st
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.kafka.offsets import Ends
 from airflow_ckpt.verify.audit import Audit
+from airflow_ckpt.verify.batches import batches_of
 from airflow_ckpt.verify.conclusion import conclude
 from airflow_ckpt.verify.cut import take_cut
-from airflow_ckpt.verify.ledger_check import batches_of
 from airflow_ckpt.verify.plan import DEAD_LETTERS, SINK, Plan, Target
 from airflow_ckpt.verify.sink_check import sums
 from airflow_ckpt.verify.sink_scan import Scan, _Tally
 from airflow_ckpt.verify.verdict import Verdict
+from ckpt_stream.checksum import checksum_of
 from ckpt_stream.errors import ConfigError
-from ckpt_stream.sink_arrays import NONE, Collector, account_lane
+from ckpt_stream.sink_arrays import NONE, Collector, account_lane, hash_name
 from ckpt_stream.sink_facts import FactsFormatError, Sums, parse_name, scans_from_json, scans_to_json
 from ckpt_stream.sink_job import gather_lanes, gather_sums, job_from_json
 from tests.airflow_ckpt.verify.test_histories import (
     TOPIC,
+    Changes,
     Message,
     Model,
     alter,
+    changes,
     foreign,
-    hash_of,
     histories,
     remove,
     repeat,
@@ -48,7 +51,7 @@ def plan_of(model: Model) -> Plan:
     ends = Ends(dict.fromkeys(high, 0), high, high)
     cut, _, _ = take_cut(lambda: batches_of(model.lanes), lambda: ends, TOPIC, settle_seconds=0)
     verdict = Verdict("s", "sink", batches=sums(cut.batches))
-    last = {"batch": cut.batches[-1].number, "query_id": "q"}
+    last = {"batch": cut.batches[-1].number, "query_id": cut.batches[-1].query}
     return Plan(verdict, (Target.of(cut, TOPIC, SINK, audited=model.audited),), until=last)
 
 
@@ -71,32 +74,33 @@ def scan_as_job(model: Model, plan: Plan, chunk: int) -> Scan:
     """What Spark does, without Spark: the same functions over the same columns, from the job's own document."""
     job = job_from_json(json.dumps(plan.job({"bootstrap.servers": "b", "sasl.password": "x"}, "file:/r.json")))
     (target,) = job.targets
-    rows = [_row(m) for m in in_range(model, plan.targets[0])]
+    rows = [_row(m, target.formats) for m in in_range(model, plan.targets[0])]
     tasks = [[row for row in rows if row["partition"] == p] for p in {row["partition"] for row in rows}]
     found: list[Any] = []
     for task in tasks:
         batches = [pa.RecordBatch.from_pylist(task[i : i + chunk]) for i in range(0, len(task), chunk)]
-        for out in Collector(target.boundaries, target.lanes)(batches):
+        for out in Collector(target.boundaries, target.claims)(batches):
             found += out.to_pylist()
     scan = gather_sums(found, target)
-    if target.lanes is not None and scan.audit is not None:
+    if target.claims is not None and scan.audit is not None:
         groups: dict[tuple[int, int], list[Any]] = defaultdict(list)
         for row in rows:
-            expected = target.lanes.get((row["batch"], row["lane"]))
-            if expected is not None and row["place"] < expected:
-                groups[row["batch"], row["lane"]].append({**row, "expected": expected})
+            here, _ = target.boundaries.turn(row["partition"], row["offset"])
+            turn = target.claims.meant((row["batch"], row["lane"], row["place"]), here)
+            if turn is not None and row["place"] < (expected := target.claims.records[turn, row["lane"]]):
+                groups[turn, row["lane"]].append({**row, "turn": turn, "expected": expected})
         lanes = [row for group in groups.values() for row in account_lane(pa.Table.from_pylist(group)).to_pylist()]
         gather_lanes(lanes, target, scan.audit)
     return scan
 
 
-def _row(message: Message) -> dict[str, Any]:
+def _row(message: Message, formats: Sequence[int]) -> dict[str, Any]:
     name = (parse_name(message.name) if message.name else None) or (NONE, NONE, NONE)
-    hashed = int(np.uint64(hash_of(message.key(), message.value())).astype(np.int64))
+    hashes = {f: checksum_of([message.key()], [message.value()], [message.headers()], f) for f in formats}
     return {
         "partition": message.place,
         "offset": message.at,
-        "hash": hashed,
+        **{hash_name(f): int(np.uint64(hashed).astype(np.int64)) for f, hashed in hashes.items()},
         **dict(zip(("batch", "lane", "place"), name, strict=True)),
     }
 
@@ -106,8 +110,8 @@ def swap(model: Model, data: Any) -> None:
     if len(model.messages) > 1:
         i, j = 0, len(model.messages) - 1
         a, b = model.messages[i], model.messages[j]
-        model.messages[i] = Message(a.place, a.at, b.record, b.name)
-        model.messages[j] = Message(b.place, b.at, a.record, a.name)
+        model.messages[i] = replace(b, place=a.place, at=a.at)
+        model.messages[j] = replace(a, place=b.place, at=b.at)
 
 
 def rename(model: Model, data: Any) -> None:
@@ -115,15 +119,15 @@ def rename(model: Model, data: Any) -> None:
     index = data.draw(st.integers(0, len(model.messages) - 1))
     name = data.draw(st.sampled_from([b"99/0/0", b"0/99999/0", b"0/0/9999", b"x", b"0/0", b"-1/0/0", b"0/0/0\n"]))
     old = model.messages[index]
-    model.messages[index] = Message(old.place, old.at, old.record, name)
+    model.messages[index] = replace(old, name=name)
 
 
 @settings(max_examples=200, deadline=None)
-@given(histories, st.booleans(), st.integers(1, 7), st.data())
+@given(histories, st.booleans(), st.integers(1, 7), changes, st.booleans(), st.data())
 def test_job_and_process_give_the_same_verdict(
-    history: Sequence[tuple[Sequence[int], int]], audited: bool, chunk: int, data: Any
+    history: Sequence[tuple[Sequence[int], int]], audited: bool, chunk: int, changed: Changes, chosen: bool, data: Any
 ) -> None:
-    model = written([*history, ([3], 0), ([2], 0)], audited)
+    model = written([*history, ([3], 0), ([2], 0)], audited, changed, chosen)
     for fault in data.draw(st.lists(st.sampled_from([remove, repeat, alter, foreign, swap, rename]), max_size=3)):
         if model.messages:
             fault(model, data)
@@ -188,7 +192,7 @@ def test_secrets_stay_out_of_the_job_and_are_refused_in_it() -> None:
 
 
 def test_a_result_of_another_kind_is_refused() -> None:
-    for text in ("", "{}", '{"format": 1}', '{"format": 2, "scans": []}', '{"format": 1, "scans": [{}]}'):
+    for text in ("", "{}", '{"format": 2}', '{"format": 3, "scans": []}', '{"format": 2, "scans": [{}]}'):
         with pytest.raises(FactsFormatError):
             scans_from_json(text)
 

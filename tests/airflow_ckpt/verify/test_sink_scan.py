@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_ckpt.verify.sink_scan import Boundaries, Scan, ScanStuck, Sums, _Tally
+from ckpt_stream.checksum import placed
 from tests.airflow_ckpt.verify.test_histories import Message, hash_of
 
 pytestmark = pytest.mark.unit
 
-BOUNDARIES = Boundaries([7, 8, 9], {0: [10, 20, 20], 1: [0, 5, 30]})
+BOUNDARIES = Boundaries({0: [10, 20, 20], 1: [0, 5, 30]})
 STOPS = {0: 40, 1: 35}
 
 
@@ -41,11 +42,13 @@ def test_every_message_is_added_to_the_batch_in_which_it_lies(
     shown: list[tuple[Any, int | None]] = []
     for m in found:
         if m.at < STOPS[m.place]:
-            batch, _ = BOUNDARIES.place(m.place, m.at)
-            sums = expected.setdefault(batch, Sums())
+            turn, _ = BOUNDARIES.turn(m.place, m.at)
+            sums = expected.setdefault(turn, Sums())
             sums.records += 1
-            sums.checksum = (sums.checksum + hash_of(m.key(), m.value())) % 2**64
-            shown.append((m, batch))
+            hashed = hash_of(m.key(), m.value())
+            sums.checksum = (sums.checksum + hashed) % 2**64
+            sums.placed = (sums.placed + placed(hashed, m.place)) % 2**64
+            shown.append((m, turn))
     result, seen = Scan(), list[tuple[Any, int | None]]()
     tally = _Tally(BOUNDARIES, STOPS, result)
     for first in range(0, len(found), at_once):
@@ -58,7 +61,8 @@ def test_every_message_is_added_to_the_batch_in_which_it_lies(
 def test_what_lies_behind_the_end_is_passed_over() -> None:
     result = Scan()
     _Tally(BOUNDARIES, STOPS, result).add([message(0, 39), message(0, 40), message(1, 35), message(0, 41)], None)
-    assert result.batches == {9: Sums(1, hash_of(b"k0", b"v39"))}
+    hashed = hash_of(b"k0", b"v39")
+    assert result.batches == {2: Sums(1, hashed, placed(hashed, 0))}
 
 
 @dataclass(frozen=True)
