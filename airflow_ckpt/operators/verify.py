@@ -139,10 +139,13 @@ class ExactlyOnceVerifyOperator(StreamOperator):
 
     def recomputed(self, context: Any, control: StreamControl, event: Event) -> Step:
         from airflow_ckpt.verify.recompute import verdict_of
+        from airflow_ckpt.verify.replays import add_replays
 
         token, text = self._read_result(control, event)
         self.log.info("the job %s has compared", token)
-        step = self._conclude(context, control, verdict_of(text, self.stream.name).as_dict())
+        verdict = verdict_of(text, self.stream.name)
+        add_replays(verdict, control.sources.files)
+        step = self._conclude(context, control, verdict.as_dict())
         self._forget(control, token)
         return step
 

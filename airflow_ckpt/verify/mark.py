@@ -10,14 +10,14 @@ from typing import Any
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.checkpoint.reader import read_checkpoint
 from airflow_ckpt.verify.cut import Range
-from airflow_ckpt.verify.verdict import CLEAN, HISTORY, LEDGER, SINK, TRUNCATED, VIOLATED
+from airflow_ckpt.verify.verdict import CLEAN, HISTORY, LEDGER, REPLAY_ACCEPTED, SINK, TRUNCATED, VIOLATED
 from ckpt_stream.run_record import FOLDER
 
 FILE = f"{FOLDER}/verified.json"
 #: Whoever has read the sink has read the ledger too.
 COVERED_BY = {LEDGER: (LEDGER, SINK), SINK: (SINK,)}
 #: What no later verification can find out either.
-NEVER_KNOWN = {HISTORY, TRUNCATED}
+NEVER_KNOWN = {HISTORY, TRUNCATED, REPLAY_ACCEPTED}
 
 log = logging.getLogger(__name__)
 

@@ -98,9 +98,9 @@ class Plan:
         if document.get("format") != FORMAT:
             raise CkptError(f"The plan has format {document.get('format')!r}; this version reads format {FORMAT}.")
         found = document["verdict"]
-        findings = [Finding(**f) for f in found["findings"]]
+        findings, notes = ([Finding(**f) for f in found[name]] for name in ("findings", "notes"))
         batches = [BatchSums(**b) for b in found["batches"]]
-        verdict = Verdict(**{**found, "findings": findings, "batches": batches})
+        verdict = Verdict(**{**found, "findings": findings, "notes": notes, "batches": batches})
         targets = tuple(_target(t) for t in document["targets"])
         return cls(verdict, targets, document["count_aborted"], document["until"])
 

@@ -84,6 +84,7 @@ def as_text(verdict: Document) -> RenderableType:
         if finding["helps"]:
             line.append(f" What helps: {finding['helps']}.", "dim")
         parts.append(line)
+    parts += [Text.assemble((f"note: {n['kind']}: ", "bold"), n["what"]) for n in verdict.get("notes") or ()]
     parts.append(Text(f"{state.upper()}: {WORDS[state]}", STYLES[state]))
     return Group(*parts)
 
@@ -98,6 +99,7 @@ def as_html(verdict: Document, batches: Sequence[Document] = ()) -> str:
         + "</li>"
         for f in verdict["findings"]
     )
+    notes = "".join(f"<li><b>{escape(n['kind'])}</b> {escape(n['what'])}</li>" for n in verdict.get("notes") or ())
     faulty = {(f["query"], f["batch"]) for f in verdict["findings"] if f["batch"] is not None}
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{escape(str(verdict["stream"]))}: {state}</title>
@@ -111,6 +113,7 @@ svg {{ width: 100%; height: auto; background: #f6f8fa; border-radius: 6px }} fig
 <p>{escape(WORDS[state])} &middot; depth {escape(verdict["depth"])} &middot; {escape(str(verdict["time"]))}</p>
 <table>{rows}</table>
 <h2>Findings</h2>{f"<ul>{findings}</ul>" if findings else "<p>None.</p>"}
+{f"<h2>Notes</h2><ul>{notes}</ul>" if notes else ""}
 {_records(verdict["batches"], faulty)}
 {_throughput(verdict["batches"])}
 {_line(batches, "lag", _lag, "{:,} records", "Lag: records that waited when a batch was planned")}

@@ -12,6 +12,8 @@ LEDGER, SINK, RECOMPUTE = "ledger", "sink", "recompute"
 #: Findings that no later verification can do without: the ledger has forgotten the start of the range, or retention has
 #: deleted records of it from the sink.
 HISTORY, TRUNCATED = "ledger_history", "sink_truncated"
+#: A user let the stream go on although a batch replayed differently: of its records nobody can tell any more.
+REPLAY_ACCEPTED = "replay_accepted"
 #: A sink that was not written by us: its records are told apart by an id that they carry.
 FOREIGN = "foreign"
 DEPTHS = (LEDGER, SINK, RECOMPUTE)
@@ -83,6 +85,8 @@ class Verdict:
     dead_letters: int | None = None
     open_transactions: int = 0
     findings: list[Finding] = field(default_factory=list)
+    #: What a user should know although it takes nothing from the verdict.
+    notes: list[Finding] = field(default_factory=list)
     batches: list[BatchSums] = field(default_factory=list)
     seconds: float = 0.0
     records_per_second: float | None = None

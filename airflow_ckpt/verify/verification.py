@@ -19,6 +19,7 @@ from airflow_ckpt.verify.ledger_check import check_batches, check_group, check_l
 from airflow_ckpt.verify.plan import DEAD_LETTERS, Plan, Target
 from airflow_ckpt.verify.plan import SINK as SINK_ROLE
 from airflow_ckpt.verify.readers import scan_sums
+from airflow_ckpt.verify.replays import add_replays
 from airflow_ckpt.verify.sink_check import check_retention, sums
 from airflow_ckpt.verify.sink_scan import Progress, scan
 from airflow_ckpt.verify.transactions import check_open
@@ -196,6 +197,8 @@ def _check_ledger(verdict: Verdict, subject: Subject, look: _Look, wanted: Range
         add(_check_checkpoint(batches, before, after, look.adoption_of(after)))
     if group and batches:
         add(check_group(group, batches[-1]))
+    if subject.files is not None:
+        add_replays(verdict, subject.files, {b.id for b in cut.batches})
     for topic in (subject.sink, look.ledger):
         held = ends if topic == subject.sink else look.ends(topic)
         if held is not None:

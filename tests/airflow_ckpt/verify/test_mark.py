@@ -19,6 +19,7 @@ pytestmark = pytest.mark.unit
 FORGOTTEN = Finding("ledger_history", "The ledger reaches back to batch 40.", "verify from there", violation=False)
 DELETED = Finding("sink_truncated", "Retention has deleted records.", "more often", violation=False)
 COMPACTED = Finding("sink_compacted", "It was compacted.", "nothing", violation=False)
+ACCEPTED = Finding("replay_accepted", "A user let it go on.", "compare", violation=False)
 DOUBLED = Finding("duplicate", "One is there twice.", "look")
 
 
@@ -133,7 +134,7 @@ def test_what_is_not_clean_does_not_move_it(files: FsspecFiles, finding: Finding
     assert verified_until(files, "sink") == 5
 
 
-@pytest.mark.parametrize("gone", [(FORGOTTEN,), (DELETED,), (FORGOTTEN, DELETED)])
+@pytest.mark.parametrize("gone", [(FORGOTTEN,), (DELETED,), (FORGOTTEN, DELETED), (ACCEPTED,)])
 def test_what_is_gone_is_reported_once(
     files: FsspecFiles, caplog: pytest.LogCaptureFixture, gone: tuple[Finding, ...]
 ) -> None:

@@ -1,0 +1,45 @@
+"""Batches that replayed differently although they were in the sink: what the stream wrote down of them, for the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from airflow_ckpt.checkpoint.reader import read_checkpoint
+from airflow_ckpt.verify.verdict import REPLAY_ACCEPTED, Finding, Verdict
+from ckpt_stream.files import ReadableFiles
+from ckpt_stream.run_record import REPLAYS, entries
+
+
+def add_replays(verdict: Verdict, files: ReadableFiles, batches: Collection[tuple[str, int]] | None = None) -> None:
+    """Put into the verdict what is to be said of its batches; by default those of the checkpoint's query up to the last."""
+    if batches is None:
+        query = read_checkpoint(files).query_id
+        batches = {
+            (query or "", number) for number in range((-1 if verdict.last_batch is None else verdict.last_batch) + 1)
+        }
+    for found in replays(files, batches):
+        (verdict.findings if found.kind == REPLAY_ACCEPTED else verdict.notes).append(found)
+
+
+def replays(files: ReadableFiles, batches: Collection[tuple[str, int]]) -> Iterator[Finding]:
+    """One for each replay of these batches, given by query and number."""
+    for entry in entries(files.read(REPLAYS), "list of replays"):
+        query, batch = str(entry.get("query_id")), int(entry["batch"])
+        if (query, batch) in batches:
+            yield _finding(entry, query, batch)
+
+
+def _finding(entry: dict[str, Any], query: str, batch: int) -> Finding:
+    lanes = ", ".join(map(str, entry.get("lanes", ()))) or "unknown"
+    replayed = f"Batch {batch} of query {query} replayed differently (lanes {lanes}, run {entry.get('run')})"
+    helps = "make the transform a function of its input alone"
+    if not entry.get("accepted"):
+        what = f"{replayed}; the sink holds the one attempt that was committed before, whole."
+        return Finding("replay_differed", what, helps, batch=batch, violation=False, query=query)
+    what = (
+        f"{replayed} while only some of its lanes were in the sink, and a user let the stream go on: records of it may be "
+        "lost or doubled, and the ledger cannot tell."
+    )
+    helps = f"compare the batch with its source, or verify at depth `recompute`; {helps}"
+    return Finding(REPLAY_ACCEPTED, what, helps, batch=batch, violation=False, query=query)
