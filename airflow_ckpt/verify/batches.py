@@ -166,4 +166,6 @@ def _forgot_between(previous: Batch | None, batch: Batch, replaced: Replaced) ->
     before = batch.adopted
     if batch.number > 0 or before is None:
         return batch.number > 0
-    return (before.query_id, before.batch) != previous.id and may_be_replaced(before.query_id, before.batch)
+    if before.query_id == previous.query and before.batch <= previous.number:
+        return False
+    return may_be_replaced(before.query_id, before.batch)

@@ -84,6 +84,15 @@ def _following(previous: Batch, batch: Batch) -> Iterator[Finding]:
             yield _gap(previous.query, previous.number + 1, batch.number - 1, batch)
         return
     before = batch.adopted
+    if before is not None and before.query_id == previous.query and before.batch < previous.number:
+        yield Finding(
+            "foreign_ledger",
+            f"Query {batch.query} took over after batch {before.batch} of query {previous.query}, which wrote on to batch "
+            f"{previous.number}: two queries write to one sink.",
+            "stop one of them: give it a sink and a sink_id of its own",
+            **batch.where,
+        )
+        return
     if before is not None and (before.query_id, before.batch) != previous.id:
         first = previous.number + 1 if before.query_id == previous.query else 0
         yield _gap(before.query_id, first, before.batch, batch)

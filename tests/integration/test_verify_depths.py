@@ -227,8 +227,10 @@ def _taken_over(sink: Written) -> None:
 
 
 def _taken_over_and_replayed(sink: Written) -> None:
-    _taken_over(sink)
-    sink.batch(rows(30, 30), number=1, with_ledger=False)
+    sink.take_over("q2")
+    sink.batch(rows(40))
+    sink.batch(rows(30, 40))
+    sink.batch(rows(30, 40), number=1, with_ledger=False)
     sink.batch(rows(9), claim=rows(10))
 
 
