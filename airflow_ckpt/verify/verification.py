@@ -223,12 +223,10 @@ def _queries(batches: Sequence[Batch]) -> list[dict[str, Any]]:
 
 
 def _with_the_one_before(batches: Sequence[Batch], cut: Cut, wanted: Range) -> Sequence[Batch]:
-    """The batches of the cut, and the one that the first of them must follow."""
-    if not cut.batches:
-        first, _ = wanted.of(batches)
-        return batches[max(0, first - 1) : first]
-    first = batches.index(cut.batches[0])
-    return batches[max(0, first - 1) : first + len(cut.batches)]
+    """The batches of the range up to the cut's last, and the one that the first of them must follow."""
+    first, _ = wanted.of(batches)
+    last = batches.index(cut.batches[-1]) + 1 if cut.batches else first
+    return batches[max(0, first - 1) : last]
 
 
 def _sink_target(verdict: Verdict, subject: Subject, look: _Look, cut: Cut, ends: Ends) -> Iterator[Target]:
