@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from ckpt_stream import crash
 from ckpt_stream.archives import forget_archives
 from ckpt_stream.checksum import AUDIT_HEADER, add, partition_weights
-from ckpt_stream.decision import Action, Decision, Intent, decide
+from ckpt_stream.decision import FIRST_BATCH, Action, Decision, Intent, decide
 from ckpt_stream.end_of_input import LaneInput
 from ckpt_stream.errors import ReplayDiffers, StreamError
 from ckpt_stream.ledger import FORMAT, LedgerRecord, ledger_topic, record_key, transactional_id
@@ -251,6 +251,7 @@ def _produce_ledger(transaction: Transaction, spec: LaneSpec, lane: int, tally: 
         dead_letter_checksum=tally.dead_letter_checksum,
         placed=tally.placed if spec.ledger_format > 1 else None,
         offsets=spec.offsets if lane == 0 and spec.ledger_format > 1 else None,
+        adopted=asdict(intent.adopted) if intent.adopted is not None and intent.batch == FIRST_BATCH else None,
         format=spec.ledger_format,
     )
     transaction.produce(topic, key=record.key, value=record.to_json(), partition=lane)
