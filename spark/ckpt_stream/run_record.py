@@ -11,9 +11,10 @@ This module is the format's one definition and imports neither Spark nor Kafka.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from ckpt_stream.errors import StreamError
 
@@ -33,8 +34,15 @@ LIVE = (STARTING, RUNNING)
 #: Kinds of entries in the restart history: a restart uses up a strategy's budget, a submit begins a new one.
 SUBMIT, RESTART = "submit", "restart"
 
+#: A status looks at the last five; people, and the curves of a verification's report, at the last minutes.
 KEEP_BATCHES = 100
+#: The record is written with every heartbeat and read with every look at the stream: as much as takes a few milliseconds.
+KEEP_BATCH_BYTES = 256 * 1024
+#: What of a batch grows with the number of partitions or lanes, the least important first.
+_LARGE_PARTS = (("start", "end"), ("lanes",))
+#: More runs than a person goes through, and few enough for a driver to read each of them when it starts.
 KEEP_RUNS = 100
+#: More restarts than a strategy with a limit allows: a budget is counted from them.
 KEEP_RESTARTS = 1000
 KEEP_REPLAYS = 1000
 
@@ -46,11 +54,17 @@ def accepted_batch(text: str | None) -> tuple[str, int] | None:
     document = parse(text, "accepted replay")
     return str(document["query_id"]), int(document["batch"])
 
+T = TypeVar("T")
+
 
 class RunRecordError(StreamError):
     """A file of the run record cannot be read."""
 
     restart_may_help = False
+
+
+class Torn(RunRecordError):
+    """A file of the run record is empty or cut off: it may be the middle of a write."""
 
 
 def now() -> str:
@@ -105,29 +119,69 @@ class RunRecord:
         self.history.append({"state": state, "time": now()})
 
     def add_batch(self, batch: dict[str, Any]) -> None:
-        self.batches = [*self.batches[-(KEEP_BATCHES - 1) :], batch]
+        """Add the newest batch. Only the newest one keeps its offsets: the ledger has them all."""
+        before = [*self.batches[:-1], *(_without(former, ("start", "end")) for former in self.batches[-1:])]
+        self.batches = _newest([*before[-(KEEP_BATCHES - 1) :], _small(batch)])
         for name in ("input_rows", "records", "skipped", "malformed", "dead_letters"):
             self.totals[name] = self.totals.get(name, 0) + int(batch.get(name) or 0)
         self.totals["batches"] = self.totals.get("batches", 0) + 1
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1, sort_keys=True)
+        document = {f.name: getattr(self, f.name) for f in fields(self)}
+        return _compact({**document, "failure": asdict(self.failure) if self.failure else None})
 
     @classmethod
     def from_json(cls, text: str) -> RunRecord:
         document = parse(text, "run record")
         failure = document.pop("failure", None)
-        try:
-            return cls(**document, failure=Failure(**failure) if failure else None)
-        except TypeError as e:
-            raise RunRecordError(f"The run record has unknown or missing fields: {e}") from e
+        known = build(Failure, failure, "failure in the run record") if failure else None
+        return build(cls, {**document, "failure": known}, "run record")
+
+
+def _compact(document: Any) -> str:
+    """With an indent, Python would write it many times more slowly."""
+    return json.dumps(document, separators=(",", ":"))
+
+
+def _without(batch: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in batch.items() if name not in names}
+
+
+def _small(batch: dict[str, Any]) -> dict[str, Any]:
+    """The batch without what makes it larger than all batches together may be."""
+    for names in _LARGE_PARTS:
+        if len(_compact(batch)) <= KEEP_BATCH_BYTES:
+            break
+        batch = _without(batch, names)
+    return batch
+
+
+def _newest(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As many of the newest batches as may be kept, in order; the last one always."""
+    left = KEEP_BATCH_BYTES
+    for number, batch in enumerate(reversed(batches)):
+        left -= len(_compact(batch))
+        if left < 0 and number > 0:
+            return batches[-number:]
+    return batches
+
+
+def build(kind: type[T], document: Any, what: str) -> T:
+    """A dataclass out of a file's fields. Those of a later version are passed over, so that one can go back to this one."""
+    if not isinstance(document, Mapping):
+        raise RunRecordError(f"The {what} is no JSON object.")
+    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    try:
+        return kind(**{name: value for name, value in document.items() if name in known})
+    except TypeError as e:
+        raise RunRecordError(f"The {what} lacks a field: {e}") from e
 
 
 def parse(text: str, what: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except ValueError as e:
-        raise RunRecordError(f"The {what} is not JSON: {text[:80]!r}") from e
+        raise Torn(f"The {what} is not JSON: {text[:80]!r}") from e
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise RunRecordError(
             f"The {what} is not of format {FORMAT}; install the version of airflow-ckpt that wrote it."
@@ -137,11 +191,11 @@ def parse(text: str, what: str) -> dict[str, Any]:
 
 def listing(entries: list[dict[str, Any]]) -> str:
     """A file that holds a list (restarts, poison records)."""
-    return json.dumps({"format": FORMAT, "entries": entries}, indent=1, sort_keys=True)
+    return _compact({"format": FORMAT, "entries": entries})
 
 
 def entries(text: str | None, what: str) -> list[dict[str, Any]]:
-    if not text:
+    if text is None:
         return []
     found = parse(text, what).get("entries")
     if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):

@@ -10,12 +10,14 @@ import pytest
 
 from ckpt_stream.run_record import (
     FAILED,
+    KEEP_BATCH_BYTES,
     KEEP_BATCHES,
     RUNNING,
     STARTING,
     Failure,
     RunRecord,
     RunRecordError,
+    Torn,
     entries,
     listing,
     now,
@@ -113,12 +115,50 @@ def test_a_run_of_a_newer_format_names_the_known_one_and_what_helps() -> None:
         RunRecord.from_json(json.dumps(document))
 
 
-@pytest.mark.parametrize("change", [{"surprise": 1}, {"failure": {"surprise": 1}}, {"failure": 5}, {"run": ...}])
-def test_a_run_with_unknown_or_missing_fields_is_refused(change: dict[str, Any]) -> None:
-    document = {**json.loads(RunRecord("r", "orders").to_json()), **change}
-    document = {name: value for name, value in document.items() if value is not ...}
-    with pytest.raises(RunRecordError, match="unknown or missing fields"):
-        RunRecord.from_json(json.dumps(document))
+def changed(change: dict[str, Any]) -> str:
+    document = {**json.loads(RunRecord("r", "orders", failure=Failure("E", "why")).to_json()), **change}
+    return json.dumps({name: value for name, value in document.items() if value is not ...})
+
+
+@pytest.mark.parametrize("change", [{"surprise": 1}, {"failure": {"error": "E", "message": "why", "surprise": 1}}])
+def test_fields_of_a_later_version_are_passed_over_so_that_one_can_go_back(change: dict[str, Any]) -> None:
+    assert RunRecord.from_json(changed(change)) == RunRecord("r", "orders", failure=Failure("E", "why"))
+
+
+@pytest.mark.parametrize("change", [{"run": ...}, {"stream": ...}, {"failure": {"error": "E"}}, {"failure": 5}])
+def test_a_run_that_lacks_a_field_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(RunRecordError, match="run record"):
+        RunRecord.from_json(changed(change))
+
+
+def wide_batch(number: int, partitions: int, lanes: int) -> dict[str, Any]:
+    offsets = {"orders": {str(p): 10**12 + number for p in range(partitions)}}
+    told = [{"lane": lane, "records": 10**6, "commit_ms": 12.5, "produce_ms": 1234.5} for lane in range(lanes)]
+    return batch(number, start=offsets, end=offsets, lanes=told, ended="2026-11-18T12:00:00.000+00:00")
+
+
+@pytest.mark.parametrize(("partitions", "lanes"), [(1_000, 4), (1_000, 1_000), (10_000, 3_000)])
+def test_a_run_record_stays_small_however_wide_the_stream_is(partitions: int, lanes: int) -> None:
+    record = RunRecord("r", "orders")
+    for number in range(KEEP_BATCHES):
+        record.add_batch(batch(number))
+    for number in range(KEEP_BATCHES, KEEP_BATCHES + 5):
+        record.add_batch(wide_batch(number, partitions, lanes))
+    assert len(record.to_json()) < KEEP_BATCH_BYTES + 10_000
+    newest = record.batches[-1]
+    assert (newest["batch"], newest["ended"], newest["input_rows"]) == (104, "2026-11-18T12:00:00.000+00:00", 10)
+    numbers = [b["batch"] for b in record.batches]
+    assert numbers == list(range(numbers[0], 105))
+    assert record.totals["batches"] == 105
+
+
+def test_the_newest_batch_tells_its_offsets_and_the_ones_before_it_do_not() -> None:
+    record = RunRecord("r", "orders")
+    for number in range(3):
+        record.add_batch(wide_batch(number, 1_000, 4))
+    assert ["end" in b for b in record.batches] == [False, False, True]
+    assert record.batches[-1]["end"]["orders"]["999"] == 10**12 + 2
+    assert all(len(b["lanes"]) == 4 for b in record.batches)
 
 
 def test_a_list_is_read_back_and_a_missing_file_is_an_empty_one() -> None:
@@ -126,6 +166,11 @@ def test_a_list_is_read_back_and_a_missing_file_is_an_empty_one() -> None:
     assert entries(listing(poison), "list of poison records") == poison
     assert entries(listing([]), "restart history") == []
     assert entries(None, "restart history") == []
+
+
+def test_an_empty_file_is_torn_and_no_empty_list() -> None:
+    with pytest.raises(Torn):
+        entries("", "restart history")
 
 
 @pytest.mark.parametrize("held", [{}, {"entries": None}, {"entries": "abc"}, {"entries": {"a": 1}}, {"entries": [1]}])
