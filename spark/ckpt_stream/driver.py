@@ -23,7 +23,7 @@ from ckpt_stream.ledger import Offsets
 from ckpt_stream.offset_mirror import OffsetMirror
 from ckpt_stream.recompute import run as run_recompute
 from ckpt_stream.recompute import take_order
-from ckpt_stream.records import Handling, handling
+from ckpt_stream.records import Handling, handling, may_be_met
 from ckpt_stream.run_record import RunRecord
 from ckpt_stream.security import client_settings, java_settings
 from ckpt_stream.sink import LaneBatches, Sink, write_at_least_once
@@ -100,6 +100,8 @@ class Driver:
         self.record = self._new_record()
         self.sink: Sink | None = None
         self._known_runs: dict[str, RunRecord] = {}
+        #: What this run goes on from.
+        self._committed: Offsets = {}
 
     def run(self) -> tuple[int, str]:
         """The exit code, and the line that ends the log."""
@@ -125,6 +127,7 @@ class Driver:
         self._forget_old_stop()
         topics = Topics(client_settings(self.kafka))
         start = self._begin(topics)
+        self._committed = start.end
         self.record.reconciliation = start.reconciliation.line
         self.record.query_id = start.checkpoint.query_id
         log.info("reconciliation: %s", start.reconciliation.line)
@@ -198,9 +201,8 @@ class Driver:
         from pyspark.sql import functions as F
 
         config = self.config
-        consumed = [
-            p for p in records.entries(self.files.read(records.POISON), "list of poison records") if p.get("once")
-        ]
+        known = records.entries(self.files.read(records.POISON), "list of poison records")
+        consumed = [p for p in known if p.get("once") and may_be_met(p, self._committed)]
         settings = Handling(config.malformed, consumed, dict(config.options))
         with handling(settings):
             rows = self.transform(events)
@@ -327,4 +329,6 @@ class Driver:
             return
         known = records.entries(self.files.read(records.POISON), "list of poison records")
         known.append({**failure.poison, "run": self.record.run, "batch": failure.batch, "time": records.now()})
-        self.files.write(records.POISON, records.listing(known))
+        newest = len(known) - records.KEEP_POISON
+        kept = [p for number, p in enumerate(known) if number >= newest or may_be_met(p, self._committed)]
+        self.files.write(records.POISON, records.listing(kept))

@@ -45,14 +45,9 @@ KEEP_RUNS = 100
 #: More restarts than a strategy with a limit allows: a budget is counted from them.
 KEEP_RESTARTS = 1000
 KEEP_REPLAYS = 1000
-
-
-def accepted_batch(text: str | None) -> tuple[str, int] | None:
-    """Query and batch that a user lets the stream finish although it does not replay identically."""
-    if not text:
-        return None
-    document = parse(text, "accepted replay")
-    return str(document["query_id"]), int(document["batch"])
+#: Besides those that the stream may still meet. A recomputation of old batches leaves the same records out; each of them has
+#: cost a run, so these are enough for a long time.
+KEEP_POISON = 1000
 
 T = TypeVar("T")
 
@@ -224,3 +219,11 @@ def stop_request(by: str, reason: str = "", run: str | None = None, token: str |
     """Ask a run to end after the batch it is working on: by its name, by the token of one that has not said a word yet, or
     whichever run is there."""
     return json.dumps({"format": FORMAT, "by": by, "reason": reason, "run": run, "token": token, "time": now()})
+
+
+def accepted_batch(text: str | None) -> tuple[str, int] | None:
+    """Query and batch that a user lets the stream finish although it does not replay identically."""
+    if not text:
+        return None
+    document = parse(text, "accepted replay")
+    return str(document["query_id"]), int(document["batch"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ckpt_stream.records import Handling, find_poison, handling, option
+from ckpt_stream.records import Handling, find_poison, handling, may_be_met, option
 
 pytestmark = pytest.mark.unit
 
@@ -79,3 +79,19 @@ def test_options_are_gone_after_a_transform_that_failed() -> None:
     with pytest.raises(RuntimeError), handling(Handling(options={"window": 10})):
         raise RuntimeError
     assert option("window") is None
+
+
+@pytest.mark.parametrize(
+    ("committed", "met"),
+    [
+        ({}, True),
+        ({"orders": {"1": 100}}, True),
+        ({"other": {"2": 100}}, True),
+        ({"orders": {"2": 41}}, True),
+        ({"orders": {"2": 42}}, False),
+    ],
+)
+def test_a_record_may_be_met_until_an_offset_behind_it_is_committed(
+    committed: dict[str, dict[str, int]], met: bool
+) -> None:
+    assert may_be_met(POISON, committed) is met

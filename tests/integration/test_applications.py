@@ -14,7 +14,8 @@ import pytest
 import copy_topic
 import ip_count
 import word_count
-from ckpt_stream import run_record
+from ckpt_stream import fail_on, run_record
+from ckpt_stream.records import Handling, handling
 from tests.kafka_io import read_all
 from tests.streams import StreamUnderTest
 
@@ -191,3 +192,15 @@ def test_copy_keeps_headers_when_the_stream_reads_them(spark: Any, stream: Make)
     producer.flush()
     assert under_test.drive(spark, copy_topic.transform)[0] == 0
     assert [r.headers for r in under_test.committed()] == [(("trace", b"1"), ("trace", b"2"))]
+
+
+def test_thousands_of_consumed_records_make_no_deep_plan_and_exactly_they_are_left_out(spark: Any) -> None:
+    from pyspark.sql import functions as F
+
+    place = [{"topic": "a", "partition": p, "offset": o} for p in range(2) for o in range(0, 4000, 2)]
+    rows = spark.range(4000).selectExpr("'a' as topic", "int(id % 3) as partition", "id as offset", "id as value")
+    with handling(Handling(consumed=place)):
+        left = fail_on(rows, F.col("partition") < 0, "never")
+        kept = fail_on(rows, F.col("partition") < 0, "never", keep=True)
+    assert left.count() == sum(not (n % 3 < 2 and n % 2 == 0) for n in range(4000))
+    assert kept.count() == 4000
