@@ -12,6 +12,11 @@ from typing import Any
 
 import fsspec
 
+from ckpt_stream.files import create_local, replace_local
+
+#: Storages whose client can create an object on the condition that there is none.
+CONDITIONAL = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az")
+
 
 class FsspecFiles:
     """Text files below a checkpoint; the same calls as the driver's `CheckpointFiles`."""
@@ -36,23 +41,70 @@ class FsspecFiles:
             return None
 
     def _cat(self, path: str) -> bytes:
-        return _cat_webhdfs(self._fs, path) if "webhdfs" in self._fs.protocol else bytes(self._fs.cat_file(path))
+        return _cat_webhdfs(self._fs, path) if self._is("webhdfs") else bytes(self._fs.cat_file(path))
 
     def write(self, name: str, text: str) -> None:
         """Replace the file: where the storage has no atomic write of its own, by a temporary one that is moved over it."""
         path = self._path(name)
-        self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-        if "file" in self._fs.protocol:
-            temporary = _beside(path)
-            Path(temporary).write_text(text)
-            os.replace(temporary, path)
-        elif "webhdfs" in self._fs.protocol:
+        if self._is("file"):
+            replace_local(Path(path), text)
+        elif self._is("webhdfs"):
             # Its write is a create and an append, and its move does not replace what is there.
-            temporary = _beside(path)
-            self._fs.pipe_file(temporary, text.encode())
-            self._fs._call("RENAME", method="put", path=temporary, destination=path, renameoptions="OVERWRITE")
+            self._rename(self._written_beside(path, text), path, renameoptions="OVERWRITE")
         else:
+            self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             self._fs.pipe_file(path, text.encode())
+
+    def create(self, name: str, text: str) -> bool:
+        """Write a file that must not be there yet; False if it is. Of many who do so at once, one succeeds.
+
+        A storage that cannot promise the last (see docs/run-on.md) is asked first whether the file is there.
+        """
+        path = self._path(name)
+        if self._is("file"):
+            return create_local(Path(path), text)
+        if self._is("webhdfs"):
+            temporary = self._written_beside(path, text)
+            done = self._rename(temporary, path)
+            if not done:
+                self._fs.rm_file(temporary)
+            return done
+        self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        if not self._is(*CONDITIONAL):
+            return self._create_if_not_seen(path, text)
+        try:
+            self._fs.pipe_file(path, text.encode(), mode="create")
+        except FileExistsError:
+            return False
+        except Exception as e:
+            if _error_code(e) == "NotImplemented":
+                return self._create_if_not_seen(path, text)
+            if _error_code(e) == "ConditionalRequestConflict":
+                # Another one creates it at this very moment.
+                return False
+            raise
+        return True
+
+    def _create_if_not_seen(self, path: str, text: str) -> bool:
+        if self._fs.exists(path):
+            return False
+        self._fs.pipe_file(path, text.encode())
+        return True
+
+    def _is(self, *protocols: str) -> bool:
+        own = self._fs.protocol
+        return not {own}.isdisjoint(protocols) if isinstance(own, str) else not {*own}.isdisjoint(protocols)
+
+    def _written_beside(self, path: str, text: str) -> str:
+        temporary = _beside(path)
+        self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        self._fs.pipe_file(temporary, text.encode())
+        return temporary
+
+    def _rename(self, path: str, to: str, **options: str) -> bool:
+        """In one step, by WebHDFS; without options it refuses to replace, and says so in its answer."""
+        answer = self._fs._call("RENAME", method="put", path=path, destination=to, **options)
+        return bool(not answer.content or answer.json().get("boolean", True))
 
     def remove(self, name: str) -> None:
         """Delete the file, if it is there."""
@@ -79,6 +131,12 @@ class FsspecFiles:
 def _beside(path: str) -> str:
     """A name that no other process and no other thread of a triggerer writes to."""
     return f"{path}.{os.getpid()}.{threading.get_ident()}.tmp"
+
+
+def _error_code(error: BaseException) -> str:
+    """What S3 calls an error: its client keeps the answer as the cause."""
+    answer = getattr(error.__cause__, "response", None)
+    return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
 
 
 def _cat_webhdfs(fs: Any, path: str) -> bytes:

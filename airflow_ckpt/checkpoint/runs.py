@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ckpt_stream.errors import DriverAlive
 from ckpt_stream.files import ReadableFiles
+from ckpt_stream.look_again import read_listed
 from ckpt_stream.run_record import LIVE, RUNS, RunRecord
 
 
@@ -13,8 +14,8 @@ def run_names(files: ReadableFiles) -> list[str]:
 
 
 def read_run(files: ReadableFiles, name: str) -> RunRecord | None:
-    text = files.read(f"{RUNS}/{name}.json")
-    return RunRecord.from_json(text) if text else None
+    """One of the runs that `run_names` has named; None if it was deleted since."""
+    return read_listed(files, f"{RUNS}/{name}.json", RunRecord.from_json)
 
 
 #: How far back a live run is looked for: behind it there may be runs that were refused because it lives.
@@ -24,7 +25,8 @@ LOOK_BACK = 20
 def current_run(files: ReadableFiles) -> RunRecord | None:
     """The youngest run, unless it was refused because an older one lives; None when the checkpoint has none.
 
-    A run that was not refused has found all older ones dead, though a killed one's file says RUNNING for good.
+    A run that was not refused has found all older ones dead, though a killed one's file says RUNNING for good. Raises
+    Unreadable where a run's file is there and does not tell how the run is.
     """
     newest: RunRecord | None = None
     for name in reversed(run_names(files)[-LOOK_BACK:]):

@@ -12,10 +12,12 @@ from airflow_ckpt.checkpoint.runs import current_run
 from airflow_ckpt.kafka.clients import shared_admin
 from airflow_ckpt.kafka.lag import first_unread, source_ends, waiting_since
 from airflow_ckpt.kafka.offsets import Ends, Kafka, KafkaUnreachable
-from airflow_ckpt.runners.base import UNKNOWN, DriverState, Handle, Runner, RunnerError
+from airflow_ckpt.runners.base import ENDED, UNKNOWN, VANISHED, DriverState, Handle, Runner, RunnerError
 from airflow_ckpt.streams.intent import SubmitIntent, answered, read_intent
 from airflow_ckpt.streams.status import Observation, PartitionLag, StreamStatus, derive
 from airflow_ckpt.streams.stream import Stream
+from ckpt_stream.look_again import Unreadable
+from ckpt_stream.run_record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,11 @@ def observe(sources: Sources, *, lag_seconds: bool = False) -> Observation:
     """Look once. Files first: what Kafka says afterwards can only be newer than what the checkpoint has committed."""
     files = sources.files
     intent = read_intent(files)
-    run = current_run(files)
+    run, torn = _current_run(files)
     checkpoint = read_checkpoint(files, with_metadata=False)
     intent, driver = look_at_driver(sources, intent)
+    if torn is not None and not _has_died_writing(torn, intent, driver):
+        raise torn
     lag: tuple[PartitionLag, ...] | None = None
     kafka_error = ""
     now = datetime.now(UTC)
@@ -45,6 +49,23 @@ def observe(sources: Sources, *, lag_seconds: bool = False) -> Observation:
         except KafkaUnreachable as e:
             kafka_error = str(e)
     return Observation(now, intent, run, checkpoint, driver, lag, kafka_error)
+
+
+def _current_run(files: FsspecFiles) -> tuple[RunRecord | None, Unreadable | None]:
+    try:
+        return current_run(files), None
+    except Unreadable as e:
+        return None, e
+
+
+def _has_died_writing(torn: Unreadable, intent: SubmitIntent | None, driver: DriverState | None) -> bool:
+    """Whether the run record cannot be read because its driver is dead for certain: then its intent tells about it."""
+    return (
+        intent is not None
+        and torn.file.endswith(f"-{intent.token}.json")
+        and driver is not None
+        and driver.state in (ENDED, VANISHED)
+    )
 
 
 def look(sources: Sources, *, lag_seconds: bool = False) -> StreamStatus:

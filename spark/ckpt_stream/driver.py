@@ -18,7 +18,7 @@ from ckpt_stream.errors import ConfigError, SinkRecreated
 from ckpt_stream.failure import describe
 from ckpt_stream.files import CheckpointFiles
 from ckpt_stream.lane import LaneSpec
-from ckpt_stream.lease import refuse_if_alive, this_driver
+from ckpt_stream.lease import read_other, refuse_if_alive, this_driver
 from ckpt_stream.ledger import Offsets
 from ckpt_stream.offset_mirror import OffsetMirror
 from ckpt_stream.recompute import run as run_recompute
@@ -279,32 +279,27 @@ class Driver:
         self.files.write(self.record.path, self.record.to_json())
 
     def _other_runs(self) -> list[RunRecord]:
-        """The other runs of this checkpoint. One that has ended is read once; a file that is no run record is named."""
+        """The other runs of this checkpoint. One that has ended is read once."""
         for name in self.files.names(records.RUNS):
             known = self._known_runs.get(name)
-            if not name.endswith(".json") or name == f"{self.record.run}.json":
+            if not name.endswith(".json") or name.startswith(".") or name == f"{self.record.run}.json":
                 continue
             if known is not None and known.state not in records.LIVE:
                 continue
-            text = self.files.read(f"{records.RUNS}/{name}")
-            try:
-                if text is not None:
-                    self._known_runs[name] = RunRecord.from_json(text)
-            except records.RunRecordError as e:
-                log.warning("%s/%s is passed over: %s", records.RUNS, name, e)
+            self._known_runs[name] = read_other(self.files, name, self.config.heartbeat)
         return list(self._known_runs.values())
 
     def _forget_old_stop(self) -> None:
         """A stop request of before this run was not meant for it; one that came while it started is."""
         text = self.files.read(records.STOP)
         if text is not None and not records.is_stop_for(text, self.record):
-            self.files.delete(records.STOP)
+            self.files.remove(records.STOP)
 
     def _note_restart(self) -> None:
         """Add to the restart history if the run before this one did not end on its own accord."""
         others = sorted(self._other_runs(), key=lambda r: r.run)
         for old in others[: -records.KEEP_RUNS]:
-            self.files.delete(old.path)
+            self.files.remove(old.path)
         if not others or others[-1].state in (records.STOPPED, records.FINISHED):
             return
         last = others[-1]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from ckpt_stream.files import read_local, replace_local
+from ckpt_stream.files import create_local, read_local, replace_local
 
 pytestmark = pytest.mark.unit
 
@@ -43,3 +46,31 @@ def test_a_sum_that_hadoop_kept_of_the_former_text_is_gone(tmp_path: Path) -> No
 
 def test_a_file_that_is_not_there_is_none(tmp_path: Path) -> None:
     assert read_local(tmp_path / "nothing") is None
+
+
+def test_of_many_who_create_a_file_one_succeeds_and_it_is_whole(tmp_path: Path) -> None:
+    together = threading.Barrier(8)
+
+    def create(text: str) -> list[bool]:
+        done = []
+        for n in range(20):
+            together.wait(20)
+            done.append(create_local(tmp_path / "claims" / f"{n}.json", text * 10_000))
+        return done
+
+    with ThreadPoolExecutor(8) as threads:
+        rounds = list(zip(*threads.map(create, "abcdefgh"), strict=True))
+    for n, done in enumerate(rounds):
+        assert done.count(True) == 1
+        assert read_local(tmp_path / "claims" / f"{n}.json") == "abcdefgh"[done.index(True)] * 10_000
+    assert len(list((tmp_path / "claims").iterdir())) == 20
+
+
+def test_a_file_system_without_links_creates_a_file_once_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", no_links)
+    assert [create_local(tmp_path / "a", text) for text in ("first", "second")] == [True, False]
+    assert read_local(tmp_path / "a") == "first"
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]

@@ -13,8 +13,15 @@ from typing import Any
 import pytest
 
 from ckpt_stream.errors import DriverAlive
-from ckpt_stream.lease import MISSED_HEARTBEATS, is_alive_here, process_started, refuse_if_alive, this_driver
-from ckpt_stream.run_record import FAILED, FINISHED, RUNNING, STARTING, STOPPED, RunRecord
+from ckpt_stream.lease import (
+    MISSED_HEARTBEATS,
+    is_alive_here,
+    process_started,
+    read_other,
+    refuse_if_alive,
+    this_driver,
+)
+from ckpt_stream.run_record import FAILED, FINISHED, RUNNING, RUNS, STARTING, STOPPED, RunRecord
 
 pytestmark = pytest.mark.unit
 
@@ -207,3 +214,45 @@ def test_a_process_name_with_brackets_and_blanks_does_not_confuse_the_start_time
         after = process_started(process.pid)
         process.kill()
     assert before == after is not None
+
+
+class OneRun:
+    """A storage with one other run, whose file shows these texts one after the other."""
+
+    def __init__(self, *texts: str | None) -> None:
+        self.texts = list(texts)
+
+    def exists(self, name: str) -> bool:
+        return True
+
+    def names(self, folder: str) -> list[str]:
+        return ["2026-a.json"]
+
+    def read(self, name: str) -> str | None:
+        assert name == f"{RUNS}/2026-a.json"
+        return self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
+
+    def runs(self) -> list[RunRecord]:
+        return [read_other(self, "2026-a.json", 5.0)]
+
+
+@pytest.mark.parametrize("torn", [None, "", '{"format": 1, "ru', '{"format": 99}'])
+def test_a_living_driver_whose_record_is_being_written_is_not_passed_over(torn: str | None) -> None:
+    storage = OneRun(torn, run().to_json())
+    waiting = Waiting()
+    with pytest.raises(DriverAlive, match="2026-a"):
+        refuse_if_alive(MINE, storage.runs, sleep=waiting)
+    assert waiting.seconds == 1
+
+
+@pytest.mark.parametrize("torn", [None, "", '{"format": 1, "ru', '{"format": 99}'])
+def test_a_record_that_cannot_be_read_and_that_nobody_replaces_is_of_a_driver_that_is_dead(torn: str | None) -> None:
+    waiting = Waiting()
+    refuse_if_alive(MINE, OneRun(torn).runs, sleep=waiting)
+    assert waiting.seconds == 5.0 * MISSED_HEARTBEATS
+
+
+def test_a_driver_of_a_later_version_that_replaces_its_record_is_alive() -> None:
+    storage = OneRun('{"format": 99, "heartbeat": 1}', '{"format": 99, "heartbeat": 2}')
+    with pytest.raises(DriverAlive, match="2026-a"):
+        refuse_if_alive(MINE, storage.runs, sleep=Waiting())

@@ -8,6 +8,8 @@ import pytest
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.checkpoint.runs import current_run, run_names
+from ckpt_stream import look_again
+from ckpt_stream.look_again import Unreadable
 from ckpt_stream.run_record import FAILED, FINISHED, RUNNING, STOPPED, Failure, RunRecord
 
 pytestmark = pytest.mark.unit
@@ -64,3 +66,33 @@ def test_leftovers_of_writers_are_no_runs(tmp_path: Path) -> None:
     (runs / ".20260100-x.json.crc").write_text("x")
     (runs / "20260100-x.json.17.tmp").write_text("half")
     assert run_names(files) == ["20260100-x"]
+
+
+@pytest.mark.parametrize("torn", ["", '{"format": 1, "run'])
+def test_a_newest_run_that_is_being_written_is_waited_for(tmp_path: Path, torn: str) -> None:
+    folder_with(tmp_path, STOPPED, RUNNING)
+    path = tmp_path / "_ckpt" / "runs" / "20260101-x.json"
+    whole = path.read_text()
+    path.write_text(torn)
+    looks = []
+
+    class Watched(FsspecFiles):
+        def read(self, name: str) -> str | None:
+            looks.append(name)
+            if len(looks) == 3:
+                path.write_text(whole)
+            return super().read(name)
+
+    found = current_run(Watched(str(tmp_path)))
+    assert found is not None
+    assert (found.run, found.state, len(looks)) == ("20260101-x", RUNNING, 3)
+
+
+def test_a_newest_run_that_stays_unreadable_is_neither_none_nor_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look_again, "PATIENCE_SECONDS", 0)
+    files = folder_with(tmp_path, STOPPED, RUNNING)
+    files.write("_ckpt/runs/20260101-x.json", "")
+    with pytest.raises(Unreadable, match="20260101-x"):
+        current_run(files)
