@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from airflow_ckpt.checkpoint.runs import current_run, run_names
 from airflow_ckpt.local.airflow import AirflowStandalone
 from airflow_ckpt.runners.base import Handle
 from airflow_ckpt.runners.process import ProcessRunner
+from airflow_ckpt.streams.intent import read_intent
 from airflow_ckpt.streams.restarts import read_history
 from ckpt_stream.run_record import RunRecord
 from tests.kafka_io import produce, read_all
@@ -170,7 +170,8 @@ class ProvidedStream:
         wait_for(lambda: self.values() == sorted(values), f"{values} in the sink", seconds=seconds)
 
     def intent(self) -> dict[str, Any]:
-        return dict(json.loads(self.files.read("_ckpt/intent.json") or "{}"))
+        found = read_intent(self.files)
+        return asdict(found) if found else {}
 
     def end(self) -> None:
         """Whatever still runs of this stream is ended."""

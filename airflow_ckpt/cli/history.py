@@ -53,7 +53,7 @@ def _run(files: FsspecFiles, name: str, findings: Findings) -> RunRecord | None:
 
     try:
         run = read_run(files, name)
-        problem = "" if run else "The run record is empty."
+        problem = ""
     except (RunRecordError, UnicodeDecodeError) as e:
         run, problem = None, str(e)
     if problem:
@@ -62,10 +62,11 @@ def _run(files: FsspecFiles, name: str, findings: Findings) -> RunRecord | None:
 
 
 def _restarts(files: FsspecFiles, findings: Findings) -> list[dict[str, Any]]:
-    from ckpt_stream.run_record import RESTARTS, RunRecordError, entries
+    from airflow_ckpt.streams.restarts import read_history
+    from ckpt_stream.run_record import RESTARTS, RunRecordError
 
     try:
-        return entries(files.read(RESTARTS), "restart history")
+        return read_history(files)
     except (RunRecordError, UnicodeDecodeError) as e:
         findings.append(_finding("restart_history", RESTARTS, str(e)))
         return []

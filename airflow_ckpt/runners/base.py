@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -69,6 +70,12 @@ class Launch:
     folder: Path
     #: Files that must be gone when the driver has ended, or spark-submit has handed them over.
     secret_files: tuple[str, ...] = ()
+
+    def discard(self) -> None:
+        """Delete what was made for a driver that is not started after all."""
+        for name in self.secret_files:
+            Path(name).unlink(missing_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Runner(Protocol):

@@ -30,6 +30,10 @@ from ckpt_stream.security import client_settings
 log = logging.getLogger(__name__)
 
 
+#: Between the claim to a restart and the intent of its driver are two small writes; after so long nobody is at it.
+CLAIM_SECONDS = 30.0
+
+
 class GivenUp(CkptError):
     """The stream has failed for good: the restart strategy allows no more restarts, or none can help."""
 
@@ -116,8 +120,7 @@ class StreamControl:
             return self.resume(status, allow=allow)
         token = secrets.token_hex(6)
         prepared = self._prepare(Order(token, self._check(status, allow)))
-        restarts.note(self.sources.files, SUBMIT, token, by=self.by, submission=submission, after_state=status.state)
-        return self._start(token, *prepared)
+        return self._start_once(SUBMIT, token, status, *prepared, submission=submission)
 
     def _goes_on(self, status: StreamStatus, submission: str | None) -> bool:
         """Whether a submit is a resume: the same one was made before, or the stream lives and does not move."""
@@ -168,14 +171,47 @@ class StreamControl:
             # What moves while it is looked at waits for the driver's end.
             refuse_unsafe(self.stream, [f for f in self.risks(status) if f.kind != LEDGER], allow)
             self._end_stalled(status)
-            status = self.status()
+            broken, status = status, self.status()
+            if status.token != broken.token:
+                log.info("attached: another one has restarted it: %s", status.line())
+                return status
         token = secrets.token_hex(6)
         prepared = self._prepare(Order(token, self._check(status, allow)))
-        restarts.note(
-            self.sources.files, RESTART, token, by=self.by, after_run=status.run, after_state=status.state,
-            reason=status.reason, broken_since=status.broken_since,
-        )  # fmt: skip
-        return self._start(token, *prepared)
+        return self._start_once(
+            RESTART,
+            token,
+            status,
+            *prepared,
+            after_run=status.run,
+            reason=status.reason,
+            broken_since=status.broken_since,
+        )
+
+    def _start_once(
+        self, kind: str, token: str, status: StreamStatus, runner: Runner, launch: Launch, **about: Any
+    ) -> StreamStatus:
+        """Start the driver that follows the one of this status; if another one does so at this moment, attach to that."""
+        files, instead_of = self.sources.files, None
+        about = {**about, "by": self.by, "after_state": status.state}
+        while (
+            claim := restarts.claim(files, kind, token, status.token, instead_of=instead_of, **about)
+        ).number is None:
+            seen = self._await_driver_after(status)
+            if seen.token != status.token:
+                launch.discard()
+                log.info("attached: another one has started it: %s", seen.line())
+                self._note_attach(about.get("submission"))
+                return seen
+            # It has died between its claim and its intent, or cannot reach the checkpoint any more.
+            instead_of = claim.other
+        return self._start(token, runner, launch, claim.number)
+
+    def _await_driver_after(self, status: StreamStatus) -> StreamStatus:
+        """The stream, as soon as another driver than this one is known, or as it is when the time for that is over."""
+        deadline = time.monotonic() + CLAIM_SECONDS
+        while (seen := self.status()).token == status.token and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return seen
 
     def _prepare(self, order: Order) -> tuple[Runner, Launch]:
         """Asked for before anything is noted: where nobody can start it, no attempt uses up the budget."""
@@ -196,11 +232,12 @@ class StreamControl:
         refuse_unsafe(self.stream, findings, allow)
         return any(finding.kind == DATA_LOST for finding in findings)
 
-    def _start(self, token: str, runner: Runner, launch: Launch) -> StreamStatus:
+    def _start(self, token: str, runner: Runner, launch: Launch, number: int) -> StreamStatus:
         files = self.sources.files
         command = {"argv": list(launch.argv), "env": dict(launch.env), "folder": str(launch.folder)}
-        intent = intents.write_intent(
-            files, SubmitIntent(token, records.now(), self.by, runner.kind, self.stream.as_dict(), command=command)
+        stream = self.stream.as_dict()
+        intent = intents.begin(
+            files, SubmitIntent(token, records.now(), self.by, runner.kind, stream, command=command, number=number)
         )
         log.info("starting %s with token %s through the runner %s", self.stream.name, token, runner.kind)
         try:
@@ -277,6 +314,9 @@ class StreamControl:
                 f"driver (run {status.run}, {status.ui or 'no UI'}) by hand, or ask it with `airflow-ckpt stop "
                 f"{self.stream.checkpoint}`, then start it: `airflow-ckpt resume {self.stream.checkpoint} --new-budget`."
             )
+        if intent.token != status.token:
+            # Another one has ended it and started the next.
+            return
         log.info("killing the stalled driver; the batch it is in is done again")
         self.runner.kill(Handle.from_dict(intent.handle))
 

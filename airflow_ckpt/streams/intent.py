@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from ckpt_stream.files import ReadableFiles
-from ckpt_stream.run_record import FOLDER, FORMAT, RunRecordError, now, parse
+from ckpt_stream.look_again import read_listed
+from ckpt_stream.run_record import FOLDER, FORMAT, build, now, parse
 
-INTENT = f"{FOLDER}/intent.json"
+#: One file for each driver, by the number of its entry in the restart history: what is noted about one driver never
+#: replaces the intent of the next.
+INTENTS = f"{FOLDER}/intents"
+#: The newest one counts; those before it are for people who look for what happened.
+KEEP_INTENTS = 20
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,14 @@ class SubmitIntent:
     killed: Mapping[str, str] | None = None
     #: Why there is no driver although the submit is over.
     failed: Mapping[str, str] | None = None
+    #: Of the entry in the restart history.
+    number: int = 0
+    #: Fields of a later version, which this one writes back.
+    later: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        return f"{INTENTS}/{self.number:08d}.json"
 
     @property
     def age_from(self) -> datetime:
@@ -44,33 +57,49 @@ class SubmitIntent:
 
 
 def read_intent(files: ReadableFiles) -> SubmitIntent | None:
-    text = files.read(INTENT)
-    if not text:
-        return None
-    document = parse(text, "submit intent")
-    document.pop("format", None)
-    try:
-        return SubmitIntent(**document)
-    except TypeError as e:
-        raise RunRecordError(f"The submit intent has unknown or missing fields: {e}") from e
+    """The newest intent."""
+    for name in reversed(_names(files)):
+        if (found := read_listed(files, f"{INTENTS}/{name}", _parse)) is not None:
+            return found
+    return None
 
 
 def write_intent(files: FsspecFiles, intent: SubmitIntent) -> SubmitIntent:
-    files.write(INTENT, json.dumps({"format": FORMAT, **_fields(intent)}, indent=1, sort_keys=True))
+    known = {f.name: getattr(intent, f.name) for f in fields(intent) if f.name != "later"}
+    files.write(intent.path, json.dumps({**intent.later, "format": FORMAT, **known}))
     return intent
 
 
-def _fields(intent: SubmitIntent) -> dict[str, Any]:
-    return {name: getattr(intent, name) for name in intent.__dataclass_fields__}
+def begin(files: FsspecFiles, intent: SubmitIntent) -> SubmitIntent:
+    """Write the intent of a new driver, and forget old ones."""
+    for old in _names(files)[: -KEEP_INTENTS + 1]:
+        files.remove(f"{INTENTS}/{old}")
+    return write_intent(files, intent)
 
 
 def answered(files: FsspecFiles, intent: SubmitIntent, handle: Mapping[str, Any]) -> SubmitIntent:
-    return write_intent(files, replace(intent, handle=handle))
+    return _add(files, intent, handle=handle)
 
 
 def noted_failure(files: FsspecFiles, intent: SubmitIntent, message: str) -> SubmitIntent:
-    return write_intent(files, replace(intent, failed={"message": message, "time": now()}))
+    return _add(files, intent, failed={"message": message, "time": now()})
 
 
 def noted_kill(files: FsspecFiles, intent: SubmitIntent, by: str) -> SubmitIntent:
-    return write_intent(files, replace(intent, killed={"by": by, "time": now()}))
+    return _add(files, intent, killed={"by": by, "time": now()})
+
+
+def _add(files: FsspecFiles, intent: SubmitIntent, **facts: Any) -> SubmitIntent:
+    """Add to what is noted about a driver by now, which may be more than what was read before."""
+    return write_intent(files, replace(read_listed(files, intent.path, _parse) or intent, **facts))
+
+
+def _parse(text: str) -> SubmitIntent:
+    document = parse(text, "submit intent")
+    known = {f.name for f in fields(SubmitIntent)} | {"format"}
+    later = {name: value for name, value in document.items() if name not in known}
+    return build(SubmitIntent, {**document, "later": later}, "submit intent")
+
+
+def _names(files: ReadableFiles) -> list[str]:
+    return sorted(name for name in files.names(INTENTS) if name.removesuffix(".json").isdecimal())

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ckpt_stream import restart_history
 from ckpt_stream import run_record as records
 from ckpt_stream.config import AT_LEAST_ONCE, SECRETS_PROPERTY, StreamConfig, find_document, from_json, kafka_settings
 from ckpt_stream.decision import CheckpointEnd, Intent, Reconciliation
@@ -303,21 +304,19 @@ class Driver:
         if not others or others[-1].state in (records.STOPPED, records.FINISHED):
             return
         last = others[-1]
-        known = records.entries(self.files.read(records.RESTARTS), "restart history")
-        if any(entry.get("token") == self.record.token for entry in known):
-            return  # whoever started this run has noted it
-        known.append(
-            {
-                "kind": records.RESTART,
-                "time": records.now(),
-                "token": self.record.token,
-                "run": self.record.run,
-                "after_run": last.run,
-                "after_state": last.state if last.state == records.FAILED else "LOST",
-                "reason": f"{last.failure.error}: {last.failure.message}" if last.failure else "the driver vanished",
-            }
+        entry = {
+            "kind": records.RESTART,
+            "time": records.now(),
+            "token": self.record.token,
+            "run": self.record.run,
+            "after_run": last.run,
+            "after_state": last.state if last.state == records.FAILED else "LOST",
+            "reason": f"{last.failure.error}: {last.failure.message}" if last.failure else "the driver vanished",
+        }
+        # Who started this run may have noted it.
+        restart_history.add(
+            self.files, entry, unless=lambda known: any(e.get("token") == entry["token"] for e in known)
         )
-        self.files.write(records.RESTARTS, records.listing(known[-records.KEEP_RESTARTS :]))
 
     def _remember_poison(self, failure: records.Failure) -> None:
         if not failure.poison or not failure.poison.get("once"):

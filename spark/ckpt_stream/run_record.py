@@ -1,8 +1,8 @@
 """The run record: what each life of a stream's driver says about itself, in small JSON files beside the checkpoint.
 
-``<checkpoint>/_ckpt/runs/<run>.json`` one file per run; ``stop.json`` a request to stop; ``restarts.json`` the restart
-history; ``poison.json`` records that made the application fail and count as consumed; ``adoption.json`` the ledger that
-a new checkpoint took over; ``replays.json`` batches whose replay differed from what is in the sink; ``accepted.json`` the
+``<checkpoint>/_ckpt/runs/<run>.json`` one file per run; ``stop.json`` a request to stop; ``restarts/`` the restart
+history (see `restart_history`); ``poison.json`` records that made the application fail and count as consumed;
+``adoption.json`` the ledger that a new checkpoint took over; ``replays.json`` batches whose replay differed from what is in the sink; ``accepted.json`` the
 one such batch that a user lets the stream finish all the same.
 
 This module is the format's one definition and imports neither Spark nor Kafka.
@@ -22,7 +22,7 @@ FORMAT = 1
 FOLDER = "_ckpt"
 RUNS = f"{FOLDER}/runs"
 STOP = f"{FOLDER}/stop.json"
-RESTARTS = f"{FOLDER}/restarts.json"
+RESTARTS = f"{FOLDER}/restarts"
 POISON = f"{FOLDER}/poison.json"
 ADOPTION = f"{FOLDER}/adoption.json"
 REPLAYS = f"{FOLDER}/replays.json"

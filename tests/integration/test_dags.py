@@ -18,6 +18,7 @@ from airflow_ckpt.local.airflow import AirflowStandalone
 from airflow_ckpt.local.processes import free_port
 from airflow_ckpt.runners.base import Handle
 from airflow_ckpt.runners.process import ProcessRunner
+from airflow_ckpt.streams.intent import read_intent
 from ckpt_stream import run_record as records
 from tests.airflow_ckpt.runners.fakes import Answer, Server, serving
 from tests.kafka_io import produce, read_all
@@ -81,8 +82,8 @@ class Examples:
 
     def end_drivers(self) -> None:
         for folder in sorted((self.airflow.home / "checkpoints").glob("*")):
-            intent = folder / "_ckpt" / "intent.json"
-            handle = json.loads(intent.read_text()).get("handle") if intent.exists() else None
+            intent = read_intent(FsspecFiles(str(folder)))
+            handle = intent.handle if intent else None
             if handle:
                 ProcessRunner(Path(handle["details"]["folder"]).parent).kill(Handle.from_dict(handle), wait=5)
 

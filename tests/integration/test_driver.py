@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_stream import run_record
+from ckpt_stream import restart_history, run_record
 from tests.kafka_io import group_offsets
 from tests.streams import StreamUnderTest
 from tests.waiting import wait_for
@@ -177,7 +177,7 @@ def test_the_restart_history_counts_failures_and_not_stops(spark: Any, stream: M
     assert under_test.drive(spark, broken)[0] == 1
     assert under_test.drive(spark, copy)[0] == 0
     assert under_test.drive(spark, copy)[0] == 0
-    history = run_record.entries((under_test.checkpoint / run_record.RESTARTS).read_text(), "history")
+    history = restart_history.read(under_test.files)[1]
     assert [entry["after_state"] for entry in history] == ["FAILED", "FAILED"]
     assert all("broken" in entry["reason"] for entry in history)
     runs = [r.run for r in under_test.runs()]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import fsspec
 import pytest
+from botocore.exceptions import ClientError
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.checkpoint.locations import for_airflow, open_files, readable
@@ -15,7 +20,12 @@ from airflow_ckpt.checkpoint.reader import read_checkpoint
 from airflow_ckpt.checkpoint.runs import current_run, read_run, run_names
 from airflow_ckpt.checkpoint.state import read_state
 from airflow_ckpt.exceptions import CkptError
-from ckpt_stream.run_record import FINISHED, RUNNING, STOP, RunRecord, is_stop_for, stop_request
+from airflow_ckpt.runners.base import DriverState, Handle
+from airflow_ckpt.streams.intent import SubmitIntent, write_intent
+from airflow_ckpt.streams.observe import Sources, look
+from airflow_ckpt.streams.restarts import claim, read_history
+from airflow_ckpt.streams.stream import Stream
+from ckpt_stream.run_record import FINISHED, RUNNING, STOP, RunRecord, is_stop_for, now, stop_request
 
 pytestmark = pytest.mark.integration
 
@@ -117,6 +127,115 @@ def test_a_stop_request_in_s3_reaches_the_run(files: FsspecFiles) -> None:
     text = files.read(STOP)
     assert text is not None
     assert is_stop_for(text, record)
+
+
+WRITES = 2000
+RUN = "20260101T000000.000000-t1"
+
+
+class LivingDriver:
+    """A runner that knows that the driver lives."""
+
+    kind = "process"
+
+    def look(self, handle: Handle) -> DriverState:
+        return DriverState(RUNNING, "it lives")
+
+
+def looks_at_a_run_that_is_written_all_the_time(
+    files: FsspecFiles, replace: Callable[[str, str], None], writes: int
+) -> tuple[Counter[str], int]:
+    """What a user is told about a healthy stream while its driver replaces its run record, and how often it was asked."""
+    record = RunRecord(RUN, "orders", "t1", heartbeat_seconds=5)
+    record.enter(RUNNING)
+    record.heartbeat = now()
+    files.write(record.path, record.to_json())
+    # So long ago that a driver without a run record would be taken for one that does not get through its start.
+    intent = SubmitIntent(
+        "t1", "2026-01-01T00:00:00+00:00", "ann", "process", handle=Handle("process", "1", "t1").as_dict()
+    )
+    write_intent(files, intent)
+    stream = Stream(name="orders", application="orders.py", checkpoint=CHECKPOINT, source="in", sink="out")
+    sources = Sources(stream, files, None, LivingDriver())  # type: ignore[arg-type]
+    told: Counter[str] = Counter()
+    written = threading.Event()
+
+    def look_all_the_time() -> None:
+        while not written.is_set():
+            status = look(sources)
+            told[f"{status.state} {status.run}"] += 1
+
+    with ThreadPoolExecutor(1) as threads:
+        reader = threads.submit(look_all_the_time)
+        for number in range(writes):
+            record.add_batch({"batch": number, "ended": now(), "input_rows": 10, "records": 10})
+            record.heartbeat = now()
+            replace(record.path, record.to_json())
+        written.set()
+        reader.result(60)
+    return told, told.total()
+
+
+def test_a_healthy_driver_is_never_called_anything_else_while_it_writes_its_record(
+    storage: Any, files: FsspecFiles
+) -> None:
+    told, looks = looks_at_a_run_that_is_written_all_the_time(files, partial(put, storage), WRITES)
+    assert set(told) == {f"RUNNING {RUN}"}
+    assert looks > WRITES / 100
+
+
+def test_a_driver_that_deletes_and_renames_is_called_stalled(storage: Any, files: FsspecFiles) -> None:
+    """The control: what Spark's file manager does on S3, and what the reader above would have seen."""
+
+    def delete_and_rename(name: str, text: str) -> None:
+        path = f"checkpoints/streams/orders/{name}"
+        storage.pipe_file(f"{path}.tmp", text.encode())
+        storage.rm_file(path)
+        storage.cp_file(f"{path}.tmp", path)
+        storage.rm_file(f"{path}.tmp")
+
+    told, _ = looks_at_a_run_that_is_written_all_the_time(files, delete_and_rename, 100)
+    assert "STALLED None" in told
+
+
+def test_of_two_who_claim_a_restart_in_s3_at_once_one_gets_it(files: FsspecFiles, options: dict[str, Any]) -> None:
+    rounds, workers = 40, [files, open_files(CHECKPOINT, options={**options, "skip_instance_cache": True})]
+    together = threading.Barrier(2)
+
+    def claim_each(worker: FsspecFiles) -> list[int | None]:
+        got = []
+        for n in range(rounds):
+            together.wait(60)
+            got.append(claim(worker, "restart", f"{n} of {id(worker)}", f"driver {n}").number)
+        return got
+
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(claim_each, workers)
+    assert [sorted(n for n in both if n) for both in zip(first, second, strict=True)] == [
+        [n + 1] for n in range(rounds)
+    ]
+    assert [entry["after_token"] for entry in read_history(files)] == [f"driver {n}" for n in range(rounds)]
+
+
+def test_a_file_that_is_in_s3_is_not_created(files: FsspecFiles) -> None:
+    assert files.create("_ckpt/x.json", "first")
+    assert not files.create("_ckpt/x.json", "second")
+    assert files.read("_ckpt/x.json") == "first"
+
+
+def test_an_s3_that_knows_no_conditions_is_asked_first(files: FsspecFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = files._fs.pipe_file
+
+    def pipe_file(path: str, data: bytes, mode: str = "overwrite") -> None:
+        if mode == "create":
+            raise OSError("A header you provided implies functionality that is not implemented.") from ClientError(
+                {"Error": {"Code": "NotImplemented"}}, "PutObject"
+            )
+        plain(path, data)
+
+    monkeypatch.setattr(files._fs, "pipe_file", pipe_file)
+    assert [files.create("_ckpt/x.json", text) for text in ("first", "second")] == [True, False]
+    assert files.read("_ckpt/x.json") == "first"
 
 
 def test_a_file_that_is_not_in_s3_is_none(files: FsspecFiles) -> None:

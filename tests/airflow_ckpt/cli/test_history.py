@@ -10,9 +10,18 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_ckpt.cli import app
+from ckpt_stream import look_again
 from ckpt_stream.run_record import FAILED, FINISHED, RESTARTS, RUNNING, STARTING, Failure, RunRecord, listing, now
 
 pytestmark = pytest.mark.unit
+
+HISTORY = f"{RESTARTS}/00000001.json"
+
+
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look_again, "PATIENCE_SECONDS", 0)
+
 
 NAMES = [f"2026010{day}T000000.000000-{day}" for day in range(1, 4)]
 
@@ -41,7 +50,7 @@ def checkpoint(tmp_path: Path) -> Path:
     ):
         write(tmp_path, made.path, made.to_json())
     restart = {"time": now(), "run": NAMES[1], "after_run": NAMES[0], "after_state": "FAILED", "reason": "Poison [x]"}
-    write(tmp_path, RESTARTS, listing([restart]))
+    write(tmp_path, HISTORY, listing([restart]))
     return tmp_path
 
 
@@ -114,7 +123,7 @@ def test_a_binary_run_record_is_named_as_well(checkpoint: Path) -> None:
 
 
 def test_a_restart_history_that_cannot_be_read_is_named_and_the_runs_are_shown(checkpoint: Path) -> None:
-    write(checkpoint, RESTARTS, '{"format": 1, "entries": 5}')
+    write(checkpoint, HISTORY, '{"format": 1, "entries": 5}')
     code, value = history(str(checkpoint))
     assert (code, len(value["runs"]), value["restarts"]) == (1, 3, [])
     assert [finding["kind"] for finding in value["findings"]] == ["restart_history"]

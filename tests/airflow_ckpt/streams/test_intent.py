@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
-from airflow_ckpt.streams.intent import INTENT, answered, noted_failure, noted_kill, read_intent, write_intent
+from airflow_ckpt.streams.intent import (
+    INTENTS,
+    KEEP_INTENTS,
+    answered,
+    begin,
+    noted_failure,
+    noted_kill,
+    read_intent,
+    write_intent,
+)
+from ckpt_stream import look_again
 from ckpt_stream.run_record import RunRecordError
 from tests.airflow_ckpt.streams.samples import a_stream, an_intent, at
 
@@ -42,7 +53,7 @@ def test_an_answer_adds_the_driver_and_changes_nothing_else(files: FsspecFiles) 
 
 
 def test_a_failed_submit_and_a_kill_are_noted_with_their_time_and_keep_the_rest(files: FsspecFiles) -> None:
-    intent = answered(files, an_intent(), {"kind": "process", "id": "7", "token": "t1"})
+    intent = answered(files, write_intent(files, an_intent()), {"kind": "process", "id": "7", "token": "t1"})
     noted_kill(files, noted_failure(files, intent, "no such queue"), "ann")
     found = read_intent(files)
     assert found is not None
@@ -53,8 +64,8 @@ def test_a_failed_submit_and_a_kill_are_noted_with_their_time_and_keep_the_rest(
 
 
 def test_the_next_submit_forgets_what_became_of_the_one_before(files: FsspecFiles) -> None:
-    noted_kill(files, noted_failure(files, an_intent("t0"), "no"), "ann")
-    write_intent(files, an_intent("t1"))
+    noted_kill(files, noted_failure(files, write_intent(files, an_intent("t0", number=1)), "no"), "ann")
+    begin(files, an_intent("t1", number=2))
     found = read_intent(files)
     assert found is not None
     assert (found.token, found.failed, found.killed, found.handle) == ("t1", None, None, None)
@@ -64,14 +75,56 @@ def test_the_age_counts_from_the_moment_it_was_written() -> None:
     assert an_intent(when=10).age(at(70)) == 60
 
 
-@pytest.mark.parametrize("text", ["half of it", json.dumps({"format": 99, "token": "t"})])
-def test_an_intent_that_cannot_be_read_is_an_error_and_not_none(files: FsspecFiles, text: str) -> None:
-    files.write(INTENT, text)
+def test_what_is_noted_about_a_driver_never_replaces_the_intent_of_the_next(files: FsspecFiles) -> None:
+    """Someone who looks finds the first driver while another one starts the second."""
+    first = write_intent(files, an_intent("t1", number=1))
+    write_intent(files, an_intent("t2", number=2))
+    answered(files, first, {"kind": "process", "id": "7", "token": "t1"})
+    found = read_intent(files)
+    assert found is not None
+    assert (found.token, found.handle) == ("t2", None)
+
+
+def test_what_others_have_noted_since_an_intent_was_read_stays(files: FsspecFiles) -> None:
+    seen = write_intent(files, an_intent("t1", number=1))
+    noted_kill(files, seen, "ann")
+    answered(files, seen, {"kind": "process", "id": "7", "token": "t1"})
+    found = read_intent(files)
+    assert found is not None
+    assert found.killed is not None
+    assert found.handle is not None
+
+
+def test_old_intents_are_forgotten(files: FsspecFiles) -> None:
+    for number in range(1, KEEP_INTENTS + 6):
+        begin(files, an_intent(f"t{number}", number=number))
+    assert len(files.names(INTENTS)) == KEEP_INTENTS
+    found = read_intent(files)
+    assert found is not None
+    assert found.token == f"t{KEEP_INTENTS + 5}"
+
+
+def stored(**values: Any) -> str:
+    required = {"token": "t", "time": "2026-11-18T12:00:00+00:00", "by": "ann", "runner": "process"}
+    return json.dumps({"format": 1, **required, **values})
+
+
+def test_fields_of_a_later_version_are_passed_over_and_written_back(files: FsspecFiles) -> None:
+    files.write(f"{INTENTS}/00000000.json", stored(colour="blue"))
+    intent = read_intent(files)
+    assert intent is not None
+    noted_kill(files, intent, "ann")
+    document = json.loads(files.read(f"{INTENTS}/00000000.json") or "")
+    assert (document["colour"], document["killed"]["by"]) == ("blue", "ann")
+
+
+@pytest.mark.parametrize(
+    "text", ["half of it", json.dumps({"format": 99, "token": "t"}), '{"format": 1, "token": "t"}']
+)
+def test_an_intent_that_cannot_be_read_is_an_error_and_not_none(
+    files: FsspecFiles, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look_again, "PATIENCE_SECONDS", 0)
+    files.write(f"{INTENTS}/00000001.json", text)
     with pytest.raises(RunRecordError, match="submit intent"):
-        read_intent(files)
-
-
-def test_an_intent_with_other_fields_is_named_as_such(files: FsspecFiles) -> None:
-    files.write(INTENT, json.dumps({"format": 1, "token": "t", "colour": "blue"}))
-    with pytest.raises(RunRecordError, match="submit intent has unknown or missing fields"):
         read_intent(files)

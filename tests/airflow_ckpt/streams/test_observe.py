@@ -9,10 +9,15 @@ import pytest
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.kafka.offsets import Ends, KafkaUnreachable
+from airflow_ckpt.runners.base import ENDED, RUNNING, UNKNOWN, VANISHED, DriverState, Handle
 from airflow_ckpt.streams import facts, observe
+from airflow_ckpt.streams.intent import write_intent
 from airflow_ckpt.streams.observe import Sources, read_lag
 from airflow_ckpt.streams.preflight import check
-from tests.airflow_ckpt.streams.samples import T0, a_checkpoint, a_status, a_stream, at
+from ckpt_stream import look_again
+from ckpt_stream.look_again import Unreadable
+from ckpt_stream.run_record import RUNS
+from tests.airflow_ckpt.streams.samples import T0, TOKEN, a_checkpoint, a_status, a_stream, an_intent, at
 
 pytestmark = pytest.mark.unit
 
@@ -96,3 +101,39 @@ def test_a_checkpoint_that_cannot_be_read_is_a_finding_and_no_exception(
     monkeypatch.setattr(files, "names", denied)
     found = facts.gather(Sources(a_stream(), files, None, None), a_status("NEW"))
     assert {f.kind for f in check(a_stream(), found)} == {"checkpoint_unreadable", "kafka_unreachable"}
+
+
+class OneDriver:
+    """A runner that is asked about one driver."""
+
+    kind = "process"
+
+    def __init__(self, state: str) -> None:
+        self.state = DriverState(state, "in the runner's words")
+
+    def look(self, handle: Handle) -> DriverState:
+        return self.state
+
+
+def with_a_torn_run_record(tmp_path: Path, token: str, driver: str) -> Sources:
+    files = FsspecFiles(str(tmp_path))
+    write_intent(files, an_intent(handle={"kind": "process", "id": "1", "token": TOKEN}))
+    files.write(f"{RUNS}/20261117T120000.000000-{token}.json", "")
+    return Sources(a_stream(), files, None, OneDriver(driver))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("token", "driver"), [(TOKEN, RUNNING), (TOKEN, UNKNOWN), ("another", ENDED)])
+def test_a_run_record_that_cannot_be_read_is_no_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str, driver: str
+) -> None:
+    monkeypatch.setattr(look_again, "PATIENCE_SECONDS", 0)
+    with pytest.raises(Unreadable):
+        observe.look(with_a_torn_run_record(tmp_path, token, driver))
+
+
+@pytest.mark.parametrize(("driver", "state"), [(ENDED, "FAILED"), (VANISHED, "LOST")])
+def test_a_driver_that_died_while_it_wrote_its_record_is_told_by_its_runner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str, state: str
+) -> None:
+    monkeypatch.setattr(look_again, "PATIENCE_SECONDS", 0)
+    assert observe.look(with_a_torn_run_record(tmp_path, TOKEN, driver)).state == state

@@ -9,9 +9,11 @@ import pytest
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.streams.restart import FixedDelay
-from airflow_ckpt.streams.restarts import budget, last_submission, note, read_history
+from airflow_ckpt.streams.restarts import budget, claim, last_submission, note, read_history
+from ckpt_stream import look_again
 from ckpt_stream import run_record as records
-from ckpt_stream.run_record import RESTART, SUBMIT, RunRecordError
+from ckpt_stream.look_again import Unreadable
+from ckpt_stream.run_record import RESTART, SUBMIT
 from tests.airflow_ckpt.streams.samples import at, text
 
 pytestmark = pytest.mark.unit
@@ -89,7 +91,32 @@ def test_the_history_is_cut_at_its_beginning_and_never_forgets_a_used_budget(
     assert not FixedDelay(3, timedelta(0)).decide(budget(history), at(0)).allowed
 
 
-def test_a_history_that_cannot_be_read_is_an_error_and_not_an_empty_one(files: FsspecFiles) -> None:
-    files.write(records.RESTARTS, "half of it")
-    with pytest.raises(RunRecordError, match="restart history is not JSON"):
+def test_a_history_that_cannot_be_read_is_an_error_and_not_an_empty_one(
+    files: FsspecFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.write(f"{records.RESTARTS}/00000001.json", "half of it")
+    monkeypatch.setattr(look_again, "PATIENCE_SECONDS", 0)
+    with pytest.raises(Unreadable, match="restart history is not JSON"):
         read_history(files)
+
+
+def test_only_one_answers_what_became_of_a_driver(files: FsspecFiles) -> None:
+    first = claim(files, RESTART, "t2", "t1", by="ann")
+    assert first.number == 1
+    second = claim(files, SUBMIT, "t3", "t1", by="bob")
+    assert (second.number, second.other) == (None, "t2")
+    assert [entry["token"] for entry in read_history(files)] == ["t2"]
+    assert claim(files, RESTART, "t4", "t2").number == 2
+
+
+def test_an_answer_that_came_to_nothing_is_replaced_once(files: FsspecFiles) -> None:
+    claim(files, RESTART, "t2", "t1")
+    assert claim(files, RESTART, "t3", "t1", instead_of="t2").number == 2
+    late = claim(files, RESTART, "t4", "t1", instead_of="t2")
+    assert (late.number, late.other) == (None, "t3")
+
+
+def test_a_stream_that_was_never_started_is_started_once(files: FsspecFiles) -> None:
+    note(files, "attach", "", by="a run that a driver noted names no token")
+    assert claim(files, SUBMIT, "t1", None).number == 2
+    assert claim(files, SUBMIT, "t2", None).other == "t1"

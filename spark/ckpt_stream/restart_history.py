@@ -1,0 +1,56 @@
+"""The restart history beside the checkpoint: every submit and every restart of the stream, oldest first.
+
+It is kept in numbered files ``_ckpt/restarts/<n>.json``, each with the whole history up to its newest entry. To add an entry is
+to create the file of the next number, which of two at the same moment only one can do: no entry is lost, and who answers a
+failure is decided once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ckpt_stream import run_record as records
+from ckpt_stream.files import ReadableFiles, WritableFiles
+from ckpt_stream.look_again import read_listed
+from ckpt_stream.run_record import RESTARTS
+
+Entry = dict[str, Any]
+
+#: Whoever has listed the folder reads the newest file a moment later: it must not be gone by then.
+KEEP_FILES = 3
+
+
+def read(files: ReadableFiles) -> tuple[int, list[Entry]]:
+    """The number of the newest file, and the history in it; 0 and nothing where there is none."""
+    while numbers := _numbers(files):
+        found = read_listed(files, _path(numbers[-1]), lambda text: records.entries(text, "restart history"))
+        if found is not None:
+            return numbers[-1], found
+        # Others have added entries meanwhile, and deleted what these replace.
+    return 0, []
+
+
+def add(files: WritableFiles, entry: Entry, unless: Callable[[Sequence[Entry]], bool] = lambda _: False) -> int | None:
+    """Add an entry, unless the history speaks against it; the number of its file, or None."""
+    entry = json.loads(json.dumps(entry))
+    while True:
+        number, history = read(files)
+        if unless(history):
+            return None
+        text = records.listing([*history, entry][-records.KEEP_RESTARTS :])
+        # Read once more: a storage that ignores the condition lets both create it, and the second one's text stays; and a
+        # number that was deleted since it was listed could be created again.
+        if files.create(_path(number + 1), text) and entry in read(files)[1]:
+            for old in [n for n in _numbers(files) if n <= number + 1 - KEEP_FILES]:
+                files.remove(_path(old))
+            return number + 1
+
+
+def _numbers(files: ReadableFiles) -> list[int]:
+    return sorted(int(stem) for name in files.names(RESTARTS) if (stem := name.removesuffix(".json")).isdecimal())
+
+
+def _path(number: int) -> str:
+    return f"{RESTARTS}/{number:08d}.json"

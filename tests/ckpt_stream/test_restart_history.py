@@ -1,0 +1,109 @@
+"""The restart history: no entry is lost, whoever else adds one at the same moment."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from airflow_ckpt.checkpoint.files import FsspecFiles
+from ckpt_stream import restart_history
+from ckpt_stream.restart_history import KEEP_FILES, add, read
+from ckpt_stream.run_record import RESTARTS, listing
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FsspecFiles:
+    return FsspecFiles(str(tmp_path))
+
+
+def test_without_a_file_the_history_is_empty(files: FsspecFiles) -> None:
+    assert read(files) == (0, [])
+
+
+def test_entries_come_back_in_order_and_few_files_are_kept(files: FsspecFiles) -> None:
+    assert [add(files, {"token": f"t{n}"}) for n in range(10)] == list(range(1, 11))
+    number, history = read(files)
+    assert (number, [e["token"] for e in history]) == (10, [f"t{n}" for n in range(10)])
+    assert len(files.names(RESTARTS)) == KEEP_FILES
+
+
+def test_an_entry_that_the_history_speaks_against_is_not_added(files: FsspecFiles) -> None:
+    add(files, {"token": "t1"})
+    assert add(files, {"token": "t2"}, unless=lambda known: any(e["token"] == "t1" for e in known)) is None
+    assert read(files) == (1, [{"token": "t1"}])
+
+
+def test_no_entry_of_many_threads_is_lost(files: FsspecFiles) -> None:
+    """Two that read the history at once, and write it back, would lose one: a restart that was not counted."""
+    together = threading.Barrier(6)
+
+    def add_ten(who: int) -> None:
+        for n in range(10):
+            together.wait(20)
+            add(files, {"token": f"{who}-{n}"})
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(add_ten, range(6)))
+    number, history = read(files)
+    assert number == 60
+    assert sorted(e["token"] for e in history) == sorted(f"{who}-{n}" for who in range(6) for n in range(10))
+
+
+def answer_each(folder: str, who: str, together: threading.Barrier, rounds: int) -> None:
+    """Answer the same question as others in every round, as two who resume do."""
+    files = FsspecFiles(folder)
+    for n in range(rounds):
+        together.wait(60)
+        add(files, {"round": n, "by": who}, unless=lambda known, n=n: any(e["round"] == n for e in known))
+
+
+def test_of_several_processes_one_answers_each_time(tmp_path: Path) -> None:
+    context, rounds = multiprocessing.get_context("spawn"), 50
+    together = context.Barrier(3)
+    several = [
+        context.Process(target=answer_each, args=(str(tmp_path), f"p{n}", together, rounds), daemon=True)
+        for n in range(3)
+    ]
+    for one in several:
+        one.start()
+    for one in several:
+        one.join(120)
+    assert [one.exitcode for one in several] == [0, 0, 0]
+    number, history = read(FsspecFiles(str(tmp_path)))
+    assert (number, [e["round"] for e in history]) == (rounds, list(range(rounds)))
+
+
+class Unconditional(FsspecFiles):
+    """A storage that ignores the condition: another one creates the same file a moment later, and replaces it."""
+
+    def create(self, name: str, text: str) -> bool:
+        self.write(name, text)
+        self.write(name, listing([{"by": "them"}]))
+        return True
+
+
+def test_where_a_storage_ignores_the_condition_the_one_who_was_overwritten_notices(tmp_path: Path) -> None:
+    files = Unconditional(str(tmp_path))
+    assert add(files, {"by": "us"}, unless=lambda known: bool(known)) is None
+    assert read(files) == (1, [{"by": "them"}])
+
+
+def test_a_number_that_was_deleted_since_it_was_listed_is_not_taken_for_free(
+    files: FsspecFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looked long ago would write into the past, where nobody reads."""
+    add(files, {"token": "t1"})
+    seen = read(files)
+    for n in range(2, 8):
+        add(files, {"token": f"t{n}"})
+    looks = iter([seen])
+    real = restart_history.read
+    monkeypatch.setattr(restart_history, "read", lambda f: next(looks, None) or real(f))
+    assert add(files, {"token": "late"}) == 8
+    assert [e["token"] for e in real(files)[1]] == [*(f"t{n}" for n in range(1, 8)), "late"]
