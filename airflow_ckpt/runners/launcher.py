@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from pathlib import Path
 #: How long a driver that was asked to end may take; less than Airflow gives a task that it kills.
 GRACE_SECONDS = 4.0
 LOOK_SECONDS = 0.25
+#: A driver's log, and as much again of what came before: days of batches, or the whole of a failure.
+LOG_BYTES = 32 * 1024 * 1024
 
 
 def write(path: Path, value: dict[str, object]) -> None:
@@ -25,6 +28,20 @@ def write(path: Path, value: dict[str, object]) -> None:
     new = path.with_name(path.name + ".new")
     new.write_text(json.dumps(value))
     new.replace(path)
+
+
+def bound(log: Path, size: int) -> None:
+    """Move a log aside that has grown larger than this, replacing what was moved aside before.
+
+    The driver keeps it open, so its text is copied and it is cut to nothing; what it writes goes to its end, wherever that is.
+    """
+    with contextlib.suppress(OSError):
+        if log.stat().st_size <= size:
+            return
+        before = log.with_name(log.name + ".1")
+        with log.open("rb") as text, open(before, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as copy:
+            shutil.copyfileobj(text, copy)
+        os.truncate(log, 0)
 
 
 def start_ticks(pid: int) -> float | None:
@@ -56,6 +73,7 @@ def main(argv: list[str]) -> int:
     write(folder / "driver.json", {**me, "child": child.pid, "child_started": start_ticks(child.pid)})
     while child.poll() is None:
         time.sleep(LOOK_SECONDS)
+        bound(folder / "driver.log", LOG_BYTES)
         if asked:
             _end(child)
     return _ended(folder, secret_files, child.returncode)

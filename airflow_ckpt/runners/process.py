@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from airflow_ckpt.runners import work_folders
 from airflow_ckpt.runners.base import (
     ENDED,
     RUNNING,
@@ -50,6 +51,8 @@ class ProcessRunner:
     def start(self, launch: Launch, token: str) -> Handle:
         """Start the driver. It is on its own at once: nothing here waits for it."""
         folder = launch.folder
+        work_folders.prune(folder.parent)
+        work_folders.note_host(folder)
         command = [sys.executable, "-I", str(LAUNCHER), f"--ckpt-token={token}", str(folder)]
         command += [*launch.secret_files, "--", *launch.argv]
         with open(folder / LOG, "ab", opener=_private) as log:
@@ -157,15 +160,21 @@ class ProcessRunner:
         return self._tail(Path(str(handle.details["folder"])), lines)
 
     def _tail(self, folder: Path, lines: int) -> str:
-        path = folder / LOG
+        path, text = folder / LOG, ""
         try:
-            with path.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - lines * 400))
-                text = file.read().decode(errors="replace")
+            # The launcher moves what is old aside: just after that the newest part is short.
+            for part in (path, path.with_name(f"{LOG}.1")):
+                if text.count("\n") < lines and (part is path or part.exists()):
+                    text = _end_of(part, lines * 400) + text
         except OSError as e:
             return f"The log {path} cannot be read: {e.strerror}"
         return "\n".join(text.splitlines()[-lines:])
+
+
+def _end_of(path: Path, size: int) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+        return file.read().decode(errors="replace")
 
 
 def _private(path: str, flags: int) -> int:

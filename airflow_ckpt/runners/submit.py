@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_ckpt.runners.base import Handle, Launch, RunnerError, SubmitFailed
+from airflow_ckpt.runners.work_folders import prune
 
 LOG = "submit.log"
 #: In cluster mode spark-submit only uploads files and asks for a driver; a slow upload is what takes minutes.
@@ -52,6 +53,7 @@ def start_driver(
 def run_submit(launch: Launch, timeout: float) -> tuple[int | None, str]:
     """Run spark-submit until it ends: its exit code (None: it took too long and was killed) and the end of its output."""
     log = launch.folder / LOG
+    prune(launch.folder.parent)
     try:
         process = _start(launch, log)
         try:

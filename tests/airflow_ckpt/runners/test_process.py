@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from airflow_ckpt.runners import launcher, process
+from airflow_ckpt.runners import launcher, process, work_folders
 from airflow_ckpt.runners.base import (
     ENDED,
     RUNNING,
@@ -352,3 +352,50 @@ def test_a_handle_names_machine_boot_and_start_and_no_secret(start: Start, tmp_p
     assert handle.details["boot"] == boot_id()
     assert handle.details["started"] == process_started(int(handle.id))
     assert "hunter2" not in json.dumps(handle.as_dict())
+
+
+# --- what is left behind -----------------------------------------------------------------------------------------------
+
+
+def test_a_start_deletes_the_folders_of_old_runs_and_no_other(runner: ProcessRunner, start: Start) -> None:
+    alive = start(token="alive")
+    (runner.root / "alive" / "stream.json").write_text('{"checkpoint": "/data/orders"}')
+    for number in range(work_folders.KEEP_FOLDERS + 3):
+        folder = runner.root / f"old-{number:02d}"
+        folder.mkdir()
+        (folder / "stream.json").write_text('{"checkpoint": "/data/orders"}')
+        (folder / "exit.json").write_text('{"code": 1}')
+    start(token="new")
+    left = sorted(path.name for path in runner.root.iterdir())
+    assert left[0] == "alive"
+    assert len([name for name in left if name.startswith("old-")]) == work_folders.KEEP_FOLDERS
+    assert runner.look(alive).live
+
+
+def test_the_log_of_a_driver_is_bounded_while_it_writes(
+    runner: ProcessRunner, start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    small = tmp_path / "launcher_of_small_logs.py"
+    small.write_text(Path(launcher.__file__).read_text().replace("32 * 1024 * 1024", "100_000"))
+    monkeypatch.setattr(process, "LAUNCHER", small)
+    lines = "import time\nfor n in range(60):\n  print(str(n) * 5000, flush=True); time.sleep(0.02)\nprint('the end')"
+    handle = start(sys.executable, "-c", lines)
+    assert end_of(runner, handle).exit_code == 0
+    folder = Path(str(handle.details["folder"]))
+    assert (folder / "driver.log.1").exists(), "the log never grew beyond its bound"
+    assert (folder / "driver.log").stat().st_size < 400_000
+    assert stat.S_IMODE((folder / "driver.log.1").stat().st_mode) == 0o600
+    assert runner.log_tail(handle, 1) == "the end"
+
+
+def test_the_end_of_a_log_goes_back_into_what_was_moved_aside(runner: ProcessRunner, start: Start) -> None:
+    handle = start("true")
+    end_of(runner, handle)
+    folder = Path(str(handle.details["folder"]))
+    (folder / "driver.log").write_text("".join(f"line {n}\n" for n in range(8)))
+    launcher.bound(folder / "driver.log", 1_000)
+    assert not (folder / "driver.log.1").exists()
+    launcher.bound(folder / "driver.log", 10)
+    with (folder / "driver.log").open("a") as log:
+        log.write("line 8\n")
+    assert runner.log_tail(handle, 3).splitlines() == ["line 6", "line 7", "line 8"]
