@@ -18,8 +18,8 @@ from ckpt_stream.run_record import RESTARTS
 
 Entry = dict[str, Any]
 
-#: Whoever has listed the folder reads the newest file a moment later: it must not be gone by then.
-KEEP_FILES = 3
+#: Whoever has listed the folder reads the newest file a moment later: others may have added a few by then, and not so many.
+KEEP_FILES = 10
 
 
 def read(files: ReadableFiles) -> tuple[int, list[Entry]]:
@@ -40,9 +40,10 @@ def add(files: WritableFiles, entry: Entry, unless: Callable[[Sequence[Entry]], 
         if unless(history):
             return None
         text = records.listing([*history, entry][-records.KEEP_RESTARTS :])
-        # Read once more: a storage that ignores the condition lets both create it, and the second one's text stays; and a
-        # number that was deleted since it was listed could be created again.
-        if files.create(_path(number + 1), text) and entry in read(files)[1]:
+        files.create(_path(number + 1), text)
+        # What is there now decides, and not the answer: that may be of a second try whose first one was answered too late; a
+        # storage that ignores the condition lets both create it; and a number may have been deleted since it was listed.
+        if entry in read(files)[1]:
             for old in [n for n in _numbers(files) if n <= number + 1 - KEEP_FILES]:
                 files.remove(_path(old))
             return number + 1

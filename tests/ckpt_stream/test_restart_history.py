@@ -27,9 +27,10 @@ def test_without_a_file_the_history_is_empty(files: FsspecFiles) -> None:
 
 
 def test_entries_come_back_in_order_and_few_files_are_kept(files: FsspecFiles) -> None:
-    assert [add(files, {"token": f"t{n}"}) for n in range(10)] == list(range(1, 11))
+    entries = 2 * KEEP_FILES
+    assert [add(files, {"token": f"t{n}"}) for n in range(entries)] == list(range(1, entries + 1))
     number, history = read(files)
-    assert (number, [e["token"] for e in history]) == (10, [f"t{n}" for n in range(10)])
+    assert (number, [e["token"] for e in history]) == (entries, [f"t{n}" for n in range(entries)])
     assert len(files.names(RESTARTS)) == KEEP_FILES
 
 
@@ -94,16 +95,30 @@ def test_where_a_storage_ignores_the_condition_the_one_who_was_overwritten_notic
     assert read(files) == (1, [{"by": "them"}])
 
 
+def test_an_entry_that_a_lost_answer_hid_is_not_added_twice(tmp_path: Path) -> None:
+    """The client of an object store tries again, and then finds what its first try has created."""
+
+    class SecondTry(FsspecFiles):
+        def create(self, name: str, text: str) -> bool:
+            super().create(name, text)
+            return super().create(name, text)
+
+    files = SecondTry(str(tmp_path))
+    assert add(files, {"token": "t1"}, unless=lambda known: bool(known)) == 1
+    assert read(files) == (1, [{"token": "t1"}])
+
+
 def test_a_number_that_was_deleted_since_it_was_listed_is_not_taken_for_free(
     files: FsspecFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever looked long ago would write into the past, where nobody reads."""
     add(files, {"token": "t1"})
     seen = read(files)
-    for n in range(2, 8):
-        add(files, {"token": f"t{n}"})
+    others = [f"t{n}" for n in range(2, 2 * KEEP_FILES)]
+    for token in others:
+        add(files, {"token": token})
     looks = iter([seen])
     real = restart_history.read
     monkeypatch.setattr(restart_history, "read", lambda f: next(looks, None) or real(f))
-    assert add(files, {"token": "late"}) == 8
-    assert [e["token"] for e in real(files)[1]] == [*(f"t{n}" for n in range(1, 8)), "late"]
+    assert add(files, {"token": "late"}) == len(others) + 2
+    assert [e["token"] for e in real(files)[1]] == ["t1", *others, "late"]
