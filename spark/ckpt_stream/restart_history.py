@@ -20,6 +20,8 @@ Entry = dict[str, Any]
 
 #: Whoever has listed the folder reads the newest file a moment later: others may have added a few by then, and not so many.
 KEEP_FILES = 10
+#: A history holds many reasons; the run record of each has the whole one.
+LONGEST_REASON = 300
 
 
 def read(files: ReadableFiles) -> tuple[int, list[Entry]]:
@@ -35,6 +37,8 @@ def read(files: ReadableFiles) -> tuple[int, list[Entry]]:
 def add(files: WritableFiles, entry: Entry, unless: Callable[[Sequence[Entry]], bool] = lambda _: False) -> int | None:
     """Add an entry, unless the history speaks against it; the number of its file, or None."""
     entry = json.loads(json.dumps(entry))
+    if entry.get("reason"):
+        entry["reason"] = str(entry["reason"])[:LONGEST_REASON]
     while True:
         number, history = read(files)
         if unless(history):

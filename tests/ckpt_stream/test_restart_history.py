@@ -11,8 +11,8 @@ import pytest
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from ckpt_stream import restart_history
-from ckpt_stream.restart_history import KEEP_FILES, add, read
-from ckpt_stream.run_record import RESTARTS, listing
+from ckpt_stream.restart_history import KEEP_FILES, LONGEST_REASON, add, read
+from ckpt_stream.run_record import KEEP_RESTARTS, RESTARTS, listing
 
 pytestmark = pytest.mark.unit
 
@@ -32,6 +32,22 @@ def test_entries_come_back_in_order_and_few_files_are_kept(files: FsspecFiles) -
     number, history = read(files)
     assert (number, [e["token"] for e in history]) == (entries, [f"t{n}" for n in range(entries)])
     assert len(files.names(RESTARTS)) == KEEP_FILES
+
+
+def test_a_full_history_is_of_a_size_that_is_quickly_read(files: FsspecFiles) -> None:
+    entry = {
+        "kind": "restart",
+        "token": "t" * 12,
+        "by": "dag.task run",
+        "after_run": "r" * 40,
+        "reason": "why " * 10_000,
+    }
+    whole = [{**entry, "reason": "w" * LONGEST_REASON} for _ in range(KEEP_RESTARTS)]
+    files.write(f"{RESTARTS}/00000001.json", listing(whole))
+    add(files, dict(entry))
+    text = files.read(f"{RESTARTS}/00000002.json") or ""
+    assert len(text) < 600_000
+    assert len(read(files)[1]) == KEEP_RESTARTS
 
 
 def test_an_entry_that_the_history_speaks_against_is_not_added(files: FsspecFiles) -> None:

@@ -6,6 +6,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -171,3 +172,24 @@ def test_a_file_that_is_replaced_while_it_is_read_is_the_former_or_the_new_one(
     assert {None if text is None else len(text) for text in seen} == {len(text) for text in texts}
     assert set(seen) == set(texts)
     assert outside.names("") == ["file"]
+
+
+def test_of_driver_and_airflow_who_create_a_file_at_once_one_does(spark: Any, hdfs: HdfsUnderTest) -> None:
+    path, rounds = f"/created/{uuid.uuid4().hex}", 30
+    both = CheckpointFiles(spark, hdfs.uri + path), seen_from_outside(hdfs, path)
+    together = threading.Barrier(2)
+
+    def create_each(files: CheckpointFiles | FsspecFiles) -> list[bool]:
+        done = []
+        for n in range(rounds):
+            together.wait(60)
+            done.append(files.create(f"claims/{n:08d}.json", type(files).__name__))
+        return done
+
+    with ThreadPoolExecutor(2) as threads:
+        driver, outside = threads.map(create_each, both)
+    assert [a + b for a, b in zip(driver, outside, strict=True)] == [1] * rounds
+    for n in range(rounds):
+        winner = both[0] if driver[n] else both[1]
+        assert both[1].read(f"claims/{n:08d}.json") == type(winner).__name__
+    assert len(both[1].names("claims")) == rounds
