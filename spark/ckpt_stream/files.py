@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -96,9 +97,9 @@ class CheckpointFiles:
         if self._local is not None:
             replace_local(self._local / name, text)
         elif self._rename_replaces:
-            self._write_beside(name, text, replace=True)
+            self._write_beside(name, text)
         else:
-            self._put(name, text, replace=True)
+            self._put(self._path(name), text, replace=True)
 
     def create(self, name: str, text: str) -> bool:
         """Write a file that must not be there yet; False if it is.
@@ -108,23 +109,31 @@ class CheckpointFiles:
         """
         if self._local is not None:
             return create_local(self._local / name, text)
+        if self._rename_replaces:
+            return self._create_by_rename(name, text)
         from py4j.protocol import Py4JJavaError
 
         try:
-            if self._rename_replaces:
-                self._write_beside(name, text, replace=False)
-            else:
-                self._put(name, text, replace=False)
+            self._put(self._path(name), text, replace=False)
         except Py4JJavaError as e:
             if e.java_exception.getClass().getSimpleName() == "FileAlreadyExistsException":
                 return False
             raise
         return True
 
-    def _write_beside(self, name: str, text: str, *, replace: bool) -> None:
+    def _create_by_rename(self, name: str, text: str) -> bool:
+        folder, _, plain = name.rpartition("/")
+        temporary = self._path(f"{folder}/.{plain}.{uuid.uuid4()}.tmp".lstrip("/"))
+        self._put(temporary, text, replace=False)
+        done = bool(self._fs.rename(temporary, self._path(name)))
+        if not done:
+            self._fs.delete(temporary, False)
+        return done
+
+    def _write_beside(self, name: str, text: str) -> None:
         path = self._path(name)
         self._manager.mkdirs(path.getParent())
-        stream = self._manager.createAtomic(path, replace)
+        stream = self._manager.createAtomic(path, True)
         try:
             stream.write(text.encode())
             stream.close()
@@ -132,9 +141,9 @@ class CheckpointFiles:
             stream.cancel()
             raise
 
-    def _put(self, name: str, text: str, *, replace: bool) -> None:
+    def _put(self, path: Any, text: str, *, replace: bool) -> None:
         # Not closed after an error: that would show what was written until then.
-        stream = self._fs.create(self._path(name), replace)
+        stream = self._fs.create(path, replace)
         stream.write(text.encode())
         stream.close()
 

@@ -72,15 +72,23 @@ def test_where_a_rename_replaces_in_one_step_the_file_is_written_beside_and_rena
     assert not fs.create.called
 
 
-@pytest.mark.parametrize("newer_api", [BRIDGE, "org.apache.hadoop.fs.Hdfs"])
-def test_a_file_that_is_there_is_not_created(monkeypatch: pytest.MonkeyPatch, newer_api: str) -> None:
-    files, fs, manager = files_on(monkeypatch, newer_api)
+def test_a_file_that_is_there_is_not_created_in_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    files, fs, _ = files_on(monkeypatch, BRIDGE)
     assert files.create("_ckpt/restarts/00000001.json", "text") is True
-    atomic = manager.createAtomic.return_value
     fs.create.side_effect = AlreadyThere()
-    atomic.close.side_effect = AlreadyThere()
     assert files.create("_ckpt/restarts/00000001.json", "text") is False
-    assert atomic.cancel.called is (newer_api != BRIDGE)
-    fs.create.side_effect = atomic.close.side_effect = AlreadyThere("AccessControlException")
+    fs.create.side_effect = AlreadyThere("AccessControlException")
     with pytest.raises(Py4JJavaError):
         files.create("_ckpt/restarts/00000001.json", "text")
+
+
+def test_a_file_that_is_there_is_not_created_by_a_rename_and_nothing_is_left_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files, fs, _ = files_on(monkeypatch, "org.apache.hadoop.fs.Hdfs")
+    fs.rename.return_value = True
+    assert files.create("_ckpt/restarts/00000001.json", "text") is True
+    assert not fs.delete.called
+    fs.rename.return_value = False
+    assert files.create("_ckpt/restarts/00000001.json", "text") is False
+    assert fs.delete.called
