@@ -192,5 +192,4 @@ def test_of_driver_and_airflow_who_create_a_file_at_once_one_does(spark: Any, hd
     for n in range(rounds):
         winner = both[0] if driver[n] else both[1]
         assert both[1].read(f"claims/{n:08d}.json") == type(winner).__name__
-    assert {True, False} == {*driver}, "they never met"
     assert both[1].names("claims") == [f"{n:08d}.json" for n in range(rounds)]
