@@ -1,9 +1,9 @@
 """The run record: what each life of a stream's driver says about itself, in small JSON files beside the checkpoint.
 
-``<checkpoint>/_ckpt/runs/<run>.json`` one file per run; ``stop.json`` a request to stop; ``restarts/`` the restart
-history (see `restart_history`); ``poison.json`` records that made the application fail and count as consumed;
-``adoption.json`` the ledger that a new checkpoint took over; ``replays.json`` batches whose replay differed from what is in the sink; ``accepted.json`` the
-one such batch that a user lets the stream finish all the same.
+``<checkpoint>/_ckpt/runs/<run>.json`` one file per run; ``stop.json`` a request to stop; ``restarts/`` the restart history
+(see `restart_history`); ``poison.json`` records that made the application fail and count as consumed; ``adoption.json``
+the ledger that a new checkpoint took over; ``replays.json`` batches whose replay differed from what is in the sink;
+``accepted.json`` the one such batch that a user lets the stream finish all the same.
 
 This module is the format's one definition and imports neither Spark nor Kafka.
 """
