@@ -17,6 +17,7 @@ from ckpt_stream.checkpoint_log import (
     parse_offsets,
 )
 from ckpt_stream.files import ReadableFiles
+from ckpt_stream.log_ends import LOOKS, LogEnds, log_ends
 
 #: ``{topic: {partition: offset}}``
 Offsets = Mapping[str, Mapping[str, int]]
@@ -29,8 +30,6 @@ UNKNOWN_VERSION, COMMIT_WITHOUT_OFFSETS, MISSING_COMMITS = (
 )
 
 _RESTORE = "restore the checkpoint from a copy made between batches"
-#: As Spark names a batch; its temporary files, Hadoop's checksums and what others left there have other names.
-_BATCH = re.compile(r"0|[1-9][0-9]*")
 _VERSION = re.compile(r"v\d+")
 
 Parsed = TypeVar("Parsed")
@@ -87,9 +86,14 @@ def read_checkpoint(files: ReadableFiles, *, with_metadata: bool = True, with_st
     """Read where the checkpoint stands. Damage is reported as findings; only the storage's own errors are raised.
 
     Costs two listings and two small reads; one more for a batch in doubt, one for the query's id (``with_metadata``) and
-    one for the offsets where a committed batch began (``with_start``).
+    one for the offsets where a committed batch began (``with_start``). Some more if the stream moves on meanwhile.
     """
-    return _Reading(files).checkpoint(with_metadata, with_start)
+    for _ in range(LOOKS):
+        found = _Reading(files).checkpoint(with_metadata, with_start)
+        # A batch that was listed and is gone was lost, or a running stream has moved on and thrown it away.
+        if not any(finding.kind == MISSING and finding.file != "metadata" for finding in found.findings):
+            break
+    return found
 
 
 class _Reading:
@@ -100,13 +104,13 @@ class _Reading:
         self.findings: list[CheckpointFinding] = []
 
     def checkpoint(self, with_metadata: bool, with_start: bool) -> Checkpoint:
-        offsets, newest, committed = self._ends()
+        ends = log_ends(self.files)
+        offsets, newest, committed, in_doubt = ends.kept, ends.newest, ends.committed, ends.in_doubt
         if newest is None and committed is None:
             return self._without_batches()
-        self._check_numbers(offsets, newest, committed)
+        self._check(ends)
         log = None if newest is None else self._entry(f"offsets/{newest}", parse_offsets)
         commit = None if committed is None else self._entry(f"commits/{committed}", parse_commit)
-        in_doubt = newest if newest is not None and (committed is None or newest > committed) else None
         committed_log = log if committed == newest else self._offsets_of(committed, offsets)
         start: Offsets = {}
         if in_doubt is not None and committed is not None and in_doubt - committed == 1:
@@ -132,23 +136,6 @@ class _Reading:
             findings=tuple(self.findings),
         )
 
-    def _ends(self) -> tuple[set[int], int | None, int | None]:
-        """The offset log's batches, the newest of them, and the newest committed one, of a stream that may be running.
-
-        Commits are listed first: a batch is in the offset log before it is in the commit log, so a commit without offsets
-        is damage and not a batch that came meanwhile.
-        """
-        commits, offsets = self._numbers("commits"), self._numbers("offsets")
-        newest, committed = max(offsets, default=None), max(commits, default=None)
-        if newest is not None and newest > (-1 if committed is None else committed) + 1:
-            # Either commits are missing, or batches ended between the two listings; a later look at the commits tells.
-            again = {n for n in self._numbers("commits") if n <= newest}
-            committed = max(commits | again, default=None)
-        return offsets, newest, committed
-
-    def _numbers(self, folder: str) -> set[int]:
-        return {int(name) for name in self.files.names(folder) if _BATCH.fullmatch(name)}
-
     def _without_batches(self) -> Checkpoint:
         text = self._text("metadata")
         if text is None and not self.findings:
@@ -160,30 +147,18 @@ class _Reading:
         query_id = self._parsed("metadata", text, parse_metadata) if text is not None else None
         return Checkpoint(query_id=query_id, findings=tuple(self.findings))
 
-    def _check_numbers(self, offsets: set[int], newest: int | None, committed: int | None) -> None:
-        if committed is not None and committed not in offsets:
-            self._find(
-                COMMIT_WITHOUT_OFFSETS,
-                f"commits/{committed} is there and offsets/{committed} is not (the newest is "
-                f"{'none' if newest is None else newest}): the checkpoint was damaged or half copied, and a restart could read "
-                "records again or skip some.",
-                _RESTORE,
-                f"offsets/{committed}",
-            )
-        expected = 0 if committed is None else committed + 1
-        if newest is not None and newest > expected:
-            self._find(
-                MISSING_COMMITS,
-                f"The newest batch is {newest} and the newest committed one is {'none' if committed is None else committed}: "
-                "at most one batch can be in doubt, so files of the commit log are missing.",
-                _RESTORE,
-                f"commits/{newest - 1}",
-            )
+    def _check(self, ends: LogEnds) -> None:
+        for kind, damage in (
+            (COMMIT_WITHOUT_OFFSETS, ends.commit_without_offsets),
+            (MISSING_COMMITS, ends.missing_commits),
+        ):
+            if damage is not None:
+                self._find(kind, f"{damage.found}: {damage.risk}", _RESTORE, damage.missing)
 
-    def _offsets_of(self, batch: int | None, offsets: set[int]) -> OffsetLog | None:
+    def _offsets_of(self, batch: int | None, offsets: frozenset[int]) -> OffsetLog | None:
         return self._entry(f"offsets/{batch}", parse_offsets) if batch in offsets else None
 
-    def _start_of(self, newest: int, log: OffsetLog, offsets: set[int]) -> Offsets:
+    def _start_of(self, newest: int, log: OffsetLog, offsets: frozenset[int]) -> Offsets:
         if newest > 0:
             before = self._offsets_of(newest - 1, offsets)
             return before.kafka if before else {}

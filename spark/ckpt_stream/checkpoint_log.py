@@ -15,7 +15,7 @@ KNOWN_VERSIONS = ("v1", "v2")
 #: What stands for a source without an offset.
 VOID = "-"
 _VERSION = re.compile(r"v\d+")
-_RESTORE = "Restore the checkpoint from a copy made between batches."
+RESTORE = "Restore the checkpoint from a copy made between batches."
 
 
 class CheckpointLogError(StreamError):
@@ -58,10 +58,10 @@ class CommitLog:
 def _version_and_lines(text: str, what: str, known: tuple[str, ...] = KNOWN_VERSIONS) -> tuple[str, list[str]]:
     lines = text.splitlines()
     if not lines or not lines[0].strip():
-        raise CheckpointLogError(f"{what} is empty: it was torn. {_RESTORE}")
+        raise CheckpointLogError(f"{what} is empty: it was torn. {RESTORE}")
     version = lines[0].strip()
     if not _VERSION.fullmatch(version):
-        raise CheckpointLogError(f"{what} begins with {version[:40]!r} instead of a version: it is foreign. {_RESTORE}")
+        raise CheckpointLogError(f"{what} begins with {version[:40]!r} instead of a version: it is foreign. {RESTORE}")
     if version not in known:
         raise CheckpointLogError(
             f"{what} has version {version[:40]!r}; known versions are {', '.join(known)}. A newer Spark wrote it: install a "
@@ -74,13 +74,13 @@ def _json(line: str, what: str) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as e:
-        raise CheckpointLogError(f"{what} is torn or foreign: {line[:80]!r} is not JSON. {_RESTORE}") from e
+        raise CheckpointLogError(f"{what} is torn or foreign: {line[:80]!r} is not JSON. {RESTORE}") from e
 
 
 def _whole(value: Any, what: str) -> int:
     """A number as Spark writes it; what only looks like one (true, "5", 1e999) is foreign."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise CheckpointLogError(f"{what} is foreign: {str(value)[:80]!r} stands where a number should. {_RESTORE}")
+        raise CheckpointLogError(f"{what} is foreign: {str(value)[:80]!r} stands where a number should. {RESTORE}")
     return value
 
 
@@ -98,12 +98,12 @@ def parse_offsets(text: str, what: str = "offset log") -> OffsetLog:
     """Parse ``offsets/N``. Version 2 names each source (``id:json``); a void source is ``-``."""
     version, lines = _version_and_lines(text, what)
     if not lines:
-        raise CheckpointLogError(f"{what} ends after its version line: it was torn. {_RESTORE}")
+        raise CheckpointLogError(f"{what} ends after its version line: it was torn. {RESTORE}")
     meta = _json(lines[0], what)
     if not isinstance(meta, dict) or "batchTimestampMs" not in meta or not isinstance(meta.get("conf", {}), dict):
-        raise CheckpointLogError(f"{what} has no batch metadata: it is foreign. {_RESTORE}")
+        raise CheckpointLogError(f"{what} has no batch metadata: it is foreign. {RESTORE}")
     if len(lines) == 1:
-        raise CheckpointLogError(f"{what} names no source: it was torn. {_RESTORE}")
+        raise CheckpointLogError(f"{what} names no source: it was torn. {RESTORE}")
     return OffsetLog(
         version,
         _whole(meta.get("batchWatermarkMs", 0), what),
@@ -117,7 +117,7 @@ def _source(line: str, version: str, what: str) -> Any:
     if version == "v2":
         name, colon, line = line.partition(":")
         if not colon or "{" in name:
-            raise CheckpointLogError(f"{what} is torn or foreign: {name[:80]!r} names no source. {_RESTORE}")
+            raise CheckpointLogError(f"{what} is torn or foreign: {name[:80]!r} names no source. {RESTORE}")
     return None if line.strip() == VOID else _check_offsets(_json(line, what), what)
 
 
@@ -125,10 +125,10 @@ def parse_commit(text: str, what: str = "commit log") -> CommitLog:
     """Parse ``commits/N``; version 2 adds the state stores' unique ids."""
     version, lines = _version_and_lines(text, what)
     if not lines:
-        raise CheckpointLogError(f"{what} ends after its version line: it was torn. {_RESTORE}")
+        raise CheckpointLogError(f"{what} ends after its version line: it was torn. {RESTORE}")
     meta = _json(lines[0], what)
     if not isinstance(meta, dict) or not isinstance(meta.get("stateUniqueIds") or {}, dict):
-        raise CheckpointLogError(f"{what} has no metadata: it is foreign. {_RESTORE}")
+        raise CheckpointLogError(f"{what} has no metadata: it is foreign. {RESTORE}")
     return CommitLog(version, _whole(meta.get("nextBatchWatermarkMs", 0), what), meta.get("stateUniqueIds"))
 
 
@@ -136,7 +136,7 @@ def parse_metadata(text: str, what: str = "metadata") -> str:
     """Parse ``metadata``: the query's id."""
     document = _json(text.strip(), what)
     if not isinstance(document, dict) or not isinstance(document.get("id"), str) or not document["id"]:
-        raise CheckpointLogError(f"{what} holds no query id: it is foreign. {_RESTORE}")
+        raise CheckpointLogError(f"{what} holds no query id: it is foreign. {RESTORE}")
     return str(document["id"])
 
 
@@ -145,5 +145,5 @@ def parse_initial_offsets(text: str, what: str = "sources/0/0") -> dict[str, dic
     _, lines = _version_and_lines(text.removeprefix("\0"), what, known=("v1",))
     document = _check_offsets(_json(lines[0] if lines else "", what), what)
     if not isinstance(document, dict) or not all(isinstance(partitions, dict) for partitions in document.values()):
-        raise CheckpointLogError(f"{what} holds no offsets: it is foreign. {_RESTORE}")
+        raise CheckpointLogError(f"{what} holds no offsets: it is foreign. {RESTORE}")
     return document

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ckpt_stream.checkpoint_log import CheckpointLogError
 from ckpt_stream.config import AT_LEAST_ONCE, StreamConfig
-from ckpt_stream.decision import CheckpointEnd
 from ckpt_stream.errors import StreamError
 from ckpt_stream.files import ReadableFiles
 from ckpt_stream.kafka_errors import patiently
@@ -73,7 +71,7 @@ def find_bounds(
     """The bounds at a moment in which nothing is in flight; else those of a batch whose successor has begun."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
-        checkpoint = _look_at(files, deadline)
+        checkpoint = checkpoint_end(files)
         if checkpoint.committed is None:
             raise CannotTell("no_batches", "The checkpoint has no committed batch yet.", "let the stream run first")
         if until is not None and until > checkpoint.committed:
@@ -90,7 +88,7 @@ def find_bounds(
             last = min(last, ledger.newest - 1)
         end = _end(last, sink, ledger)
         if end is None and last == checkpoint.committed:
-            resting = _look_at(files, deadline) == checkpoint
+            resting = checkpoint_end(files) == checkpoint
             if config.guarantee == AT_LEAST_ONCE:
                 resting = resting and checkpoint.newest == checkpoint.committed
             if resting and sink.still and ledger.still:
@@ -104,17 +102,6 @@ def find_bounds(
                 "recompute when the stream is stopped, or an open transaction has ended",
             )
         time.sleep(0.05)
-
-
-def _look_at(files: ReadableFiles, deadline: float) -> CheckpointEnd:
-    """Where the checkpoint stands. A batch that ends between two listings makes it look damaged for a moment."""
-    while True:
-        try:
-            return checkpoint_end(files)
-        except CheckpointLogError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
 
 
 def _end(last: int, sink: TopicEnds, ledger: _Ledger) -> dict[int, int] | None:

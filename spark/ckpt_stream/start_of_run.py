@@ -9,13 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ckpt_stream.checkpoint_log import CheckpointLogError, parse_metadata, parse_offsets
+from ckpt_stream.checkpoint_log import RESTORE, CheckpointLogError, parse_metadata, parse_offsets
 from ckpt_stream.decision import Adoption, CheckpointEnd, Intent, Reconciliation, reconcile
 from ckpt_stream.errors import LedgerLost
 from ckpt_stream.files import CheckpointFiles, ReadableFiles
 from ckpt_stream.ledger import ANCHOR, BATCH, LedgerRecord, Offsets, digest, ledger_topic, transactional_id
 from ckpt_stream.ledger import FORMAT as LEDGER_FORMAT
 from ckpt_stream.ledger_reader import open_reader, read_last
+from ckpt_stream.log_ends import LOOKS, log_ends
 from ckpt_stream.run_record import ACCEPTED, ADOPTION, FORMAT, accepted_batch, now, parse
 from ckpt_stream.sink import LeftBatch
 from ckpt_stream.topics import Topics
@@ -39,27 +40,21 @@ class Start:
 
 
 def checkpoint_end(files: ReadableFiles) -> CheckpointEnd:
-    """Where the checkpoint stands, from two listings and the newest entries."""
-    offsets, commits = _numbers(files, "offsets"), _numbers(files, "commits")
+    """Where the checkpoint stands, from its listings and the newest entries; damage is refused by name."""
+    for _ in range(LOOKS):
+        ends = log_ends(files)
+        if ends.damage is not None:
+            raise CheckpointLogError(f"{ends.damage.found}: {ends.damage.risk} {RESTORE}")
+        texts = {n: files.read(f"offsets/{n}") for n in {ends.newest, ends.committed} if n is not None}
+        gone = sorted(n for n, text in texts.items() if text is None)
+        if not gone:
+            break
+        # Lost, or thrown away by a running stream that has moved on since it was listed.
+    else:
+        raise CheckpointLogError(f"offsets/{gone[0]} was listed and is not there. {RESTORE}")
     metadata = files.read("metadata")
     query_id = parse_metadata(metadata) if metadata else None
-    newest, committed = max(offsets, default=None), max(commits, default=None)
-    if newest is None and committed is not None:
-        raise CheckpointLogError(
-            f"The checkpoint has commits/{committed} but no offsets: it was damaged or half copied."
-        )
-    if newest is not None and newest - (committed if committed is not None else -1) not in (0, 1):
-        raise CheckpointLogError(
-            f"The checkpoint's newest batch is {newest} and its newest committed one {committed}: at most one batch can be "
-            "in doubt, so files are missing. Restore the checkpoint from a copy made between batches."
-        )
-    wanted = {n for n in (newest, committed) if n is not None and n in offsets}
-    digests = {n: digest(files.read(f"offsets/{n}") or "") for n in wanted}
-    return CheckpointEnd(query_id, newest, committed, digests)
-
-
-def _numbers(files: ReadableFiles, folder: str) -> list[int]:
-    return [int(name) for name in files.names(folder) if name.isdigit()]
+    return CheckpointEnd(query_id, ends.newest, ends.committed, {n: digest(text or "") for n, text in texts.items()})
 
 
 @dataclass(frozen=True)
