@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ckpt_stream.errors import SinkError
 from ckpt_stream.kafka_errors import patiently
-from ckpt_stream.ledger import LedgerRecord
+from ckpt_stream.ledger import LedgerRecord, Offsets
 
 #: A batch leaves at most three offsets in a lane: its record, a tombstone and the control marker. Two batches' worth is
 #: read first; if that holds only leftovers of aborted attempts, the window grows.
 FIRST_WINDOW = 8
-#: One budget for the several calls of one read.
+#: As long may Kafka say nothing new.
 READ_SECONDS = 30.0
+POLL_SECONDS = 0.005
 
 
 def reader_config(kafka: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,7 +47,7 @@ def read_last(consumer: Any, topic: str, lane: int, seconds: float = READ_SECOND
     while True:
         start = max(low, end - window)
         newest = None
-        for _, record in _read(consumer, topic, lane, start, end, seconds):
+        for _, _, record in _read(consumer, topic, lane, start, end, seconds):
             newest = record or newest
         if newest is not None or start == low:
             return newest
@@ -52,19 +55,58 @@ def read_last(consumer: Any, topic: str, lane: int, seconds: float = READ_SECOND
 
 
 def read_lane(consumer: Any, topic: str, lane: int, seconds: float = READ_SECONDS) -> list[LedgerRecord]:
-    """Every record of a lane in the order written, tombstoned ones left out. One written twice is there twice.
+    """Every record of a lane in the order written. A tombstone deletes what was written before it under its key."""
+    return LaneLog(topic, lane).read(consumer, seconds)
 
-    A tombstone is for what was written before it: a query that took the ledger over uses the same keys again.
-    """
-    low, end = _bounds(consumer, topic, lane, seconds)
-    kept: list[tuple[bytes, LedgerRecord]] = []
-    tombstoned: dict[bytes, int] = {}
-    for key, record in _read(consumer, topic, lane, low, end, seconds):
-        if record is None:
-            tombstoned[key] = len(kept)
-        else:
-            kept.append((key, record))
-    return [record for place, (key, record) in enumerate(kept) if place >= tombstoned.get(key, 0)]
+
+class LaneLog:
+    """A lane's records, for a reader that looks more than once: only what is new since its last look is read again."""
+
+    def __init__(self, topic: str, lane: int) -> None:
+        self.topic, self.lane = topic, lane
+        self._next = 0
+        self._records: dict[int, LedgerRecord] = {}
+        self._written: dict[bytes, list[int]] = {}
+        self._shared = _Shared()
+
+    def read(self, consumer: Any, seconds: float = READ_SECONDS) -> list[LedgerRecord]:
+        """As `read_lane`: one written twice is there twice."""
+        low, end = _bounds(consumer, self.topic, self.lane, seconds)
+        start = max(low, self._next)
+        for offset, key, record in _read(consumer, self.topic, self.lane, start, end, seconds):
+            if record is None:
+                for old in self._written.pop(key, ()):
+                    del self._records[old]
+            else:
+                self._records[offset] = self._shared(record)
+                self._written.setdefault(key, []).append(offset)
+        self._next = max(start, end)
+        return list(self._records.values())
+
+
+class _Shared:
+    """Keeps once what repeats itself: a week of one-second batches is 600,000 records."""
+
+    NAMES = ("sink_id", "query_id", "run_id", "topic", "topic_id", "application", "dead_letter_topic")
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Any] = {}
+        self._end: Offsets = {}
+
+    def __call__(self, record: LedgerRecord) -> LedgerRecord:
+        values = {name: getattr(record, name) for name in self.NAMES}
+        names = {name: self._known.setdefault(value, value) for name, value in values.items()}
+        start = self._end if record.start == self._end else self._offsets(record.start)
+        self._end = self._offsets(record.end)
+        sink_start = self._offsets(record.sink_start)
+        # The text of offsets/<batch> is large, and only for whoever plans the batch again.
+        return replace(record, start=start, end=self._end, sink_start=sink_start, offsets=None, **names)
+
+    def _offsets(self, offsets: Offsets) -> Offsets:
+        return {
+            sys.intern(topic): {sys.intern(partition): offset for partition, offset in ends.items()}
+            for topic, ends in offsets.items()
+        }
 
 
 def _bounds(consumer: Any, topic: str, lane: int, seconds: float) -> tuple[int, int]:
@@ -89,30 +131,42 @@ def _bounds(consumer: Any, topic: str, lane: int, seconds: float) -> tuple[int, 
 
 def _read(
     consumer: Any, topic: str, lane: int, start: int, end: int, seconds: float
-) -> Iterator[tuple[bytes, LedgerRecord | None]]:
-    """Yield what lies in [start, end). The position decides when that is reached: control records have no message."""
+) -> Iterator[tuple[int, bytes, LedgerRecord | None]]:
+    """Yield what lies in [start, end), by offset and key. It ends where the position is: control records and what
+    compaction has removed have no message.
+
+    It gives up after so many seconds without progress, however long the whole takes; the time that the receiver spends on a
+    record does not count.
+    """
     from confluent_kafka import TopicPartition
 
     if start >= end:
         return
-    deadline = time.monotonic() + seconds
     partition = TopicPartition(topic, lane, start)
     consumer.assign([partition])
+    reached, deadline = start, time.monotonic() + seconds
     try:
-        while True:
-            message = consumer.poll(0.005)
-            if message is not None:
-                if message.error():
-                    raise SinkError(f"Lane {lane} of the ledger {topic} cannot be read: {message.error().str()}")
-                if message.offset() >= end:
-                    return
-                value = message.value()
-                yield message.key() or b"", LedgerRecord.from_json(value) if value is not None else None
-            elif consumer.position([partition])[0].offset >= end:
+        while reached < end:
+            message = consumer.poll(POLL_SECONDS)
+            if message is None:
+                position = consumer.position([partition])[0].offset
+                if position <= reached and time.monotonic() > deadline:
+                    raise SinkError(
+                        f"Lane {lane} of the ledger {topic} could be read to offset {reached} of {end}, and no further for "
+                        f"{seconds:.0f} s."
+                    )
+                if position <= reached:
+                    continue
+                reached = position
+            elif message.error():
+                raise SinkError(f"Lane {lane} of the ledger {topic} cannot be read: {message.error().str()}")
+            elif message.offset() >= end:
                 return
-            if time.monotonic() > deadline:
-                raise SinkError(
-                    f"Lane {lane} of the ledger {topic} was not read within {seconds:.0f} s (offsets {start} to {end})."
-                )
+            else:
+                value = message.value()
+                record = LedgerRecord.from_json(value) if value is not None else None
+                yield message.offset(), message.key() or b"", record
+                reached = message.offset() + 1
+            deadline = time.monotonic() + seconds
     finally:
         consumer.unassign()

@@ -12,7 +12,7 @@ from ckpt_stream.errors import StreamError
 from ckpt_stream.files import ReadableFiles
 from ckpt_stream.kafka_errors import patiently
 from ckpt_stream.ledger import ANCHOR, LedgerRecord, ledger_topic
-from ckpt_stream.ledger_reader import open_reader, read_lane
+from ckpt_stream.ledger_reader import LaneLog, open_reader
 from ckpt_stream.run_record import ADOPTION
 from ckpt_stream.start_of_run import checkpoint_end
 
@@ -70,6 +70,7 @@ def find_bounds(
 ) -> Bounds:
     """The bounds at a moment in which nothing is in flight; else those of a batch whose successor has begun."""
     deadline = time.monotonic() + SETTLE_SECONDS
+    logs: dict[int, LaneLog] = {}
     while True:
         checkpoint = checkpoint_end(files)
         if checkpoint.committed is None:
@@ -82,7 +83,7 @@ def find_bounds(
             )
         last = checkpoint.committed if until is None else until
         sink = _sink_ends(kafka, config.sink)
-        ledger = _read_ledger(kafka, config, checkpoint.query_id)
+        ledger = _read_ledger(kafka, config, checkpoint.query_id, logs)
         late = time.monotonic() > deadline
         if late and until is None:
             last = min(last, ledger.newest - 1)
@@ -161,13 +162,15 @@ def _sink_ends(kafka: Mapping[str, Any], topic: str) -> TopicEnds:
     return ends
 
 
-def _read_ledger(kafka: Mapping[str, Any], config: StreamConfig, query_id: str | None) -> _Ledger:
+def _read_ledger(
+    kafka: Mapping[str, Any], config: StreamConfig, query_id: str | None, logs: dict[int, LaneLog]
+) -> _Ledger:
     topic = ledger_topic(config.sink_id)
     ends = topic_ends(kafka, topic)
     if ends is None:
         return _Ledger({})
     with open_reader(kafka) as reader:
-        lanes = [read_lane(reader, topic, lane) for lane in sorted(ends.stable)]
+        lanes = [logs.setdefault(lane, LaneLog(topic, lane)).read(reader) for lane in sorted(ends.stable)]
     mine = [r for records in lanes for r in records if r.query_id == query_id and r.kind != ANCHOR]
     return _Ledger(_starts(mine, config.sink), ends.still)
 
