@@ -61,11 +61,12 @@ def decide(last: LedgerRecord | None, lane: int, intent: Intent) -> Decision:
         if batch == FIRST_BATCH and intent.adopted is None:
             return Decision(Action.PRODUCE)
         raise _lost(lane, intent, "holds no record at all")
-    position = last.batch
+    position, of_query = last.batch, ""
     if last.query_id != intent.query_id:
-        if batch != FIRST_BATCH or intent.adopted != Adoption(last.query_id, last.batch):
+        if intent.adopted != Adoption(last.query_id, last.batch):
             raise foreign_ledger(last, intent)
-        position = FIRST_BATCH - 1  # an adopted ledger ends just before the first batch
+        # An adopted ledger ends just before the first batch.
+        position, of_query = FIRST_BATCH - 1, f" of the adopted query {last.query_id}"
     if last.topic_id != intent.topic_id:
         raise _recreated(
             last,
@@ -76,7 +77,7 @@ def decide(last: LedgerRecord | None, lane: int, intent: Intent) -> Decision:
     if position > batch:
         raise _ahead(last, lane, intent)
     if position < batch - 1:
-        raise _lost(lane, intent, f"ends with batch {last.batch}")
+        raise _lost(lane, intent, f"ends with batch {last.batch}{of_query}")
     if last.lanes != intent.lanes:
         raise _lanes_changed(last, lane, intent)
     if position == batch - 1:
@@ -160,13 +161,22 @@ class CheckpointEnd:
 
 
 @dataclass(frozen=True)
+class Anchors:
+    """Where the stream stands, and the lanes that must learn there how many lanes there are now."""
+
+    at: LedgerRecord
+    #: Lane 0 comes last: its record says how many lanes there are, so until the very end the change counts as not made.
+    lanes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Reconciliation:
     """The verdict on ledger and checkpoint at the start of a run."""
 
     line: str
     to_finish: tuple[int, ...] = ()
-    #: The lanes must be anchored at this batch before the first new one (their number changed).
-    anchor_at: int | None = None
+    #: To be written before the first new batch: the number of lanes was changed.
+    anchors: Anchors | None = None
     adopt: Adoption | None = None
 
 
@@ -192,18 +202,32 @@ def reconcile(
 
 
 def _in_doubt(ledger: Sequence[LedgerRecord | None], here: Intent) -> Reconciliation:
+    begun = [r for r in ledger if r is not None and (r.query_id, r.batch) == (here.query_id, here.batch)]
+    if begun:
+        return _partly_written(ledger, here, begun[0])
+    # Of this batch nothing is in the sink: it may be divided anew.
+    line = f"batch {here.batch} in doubt: all lanes to finish"
+    first = _lane(ledger, 0)
+    before = replace(here, lanes=first.lanes if first is not None else max(here.lanes, len(ledger)))
+    for lane in range(before.lanes):
+        decide(_anywhere(_lane(ledger, lane), before.lanes), lane, before)
+    everything = tuple(range(here.lanes))
+    anchors = _anchors(ledger, here.lanes)
+    return Reconciliation(line + _change(first, anchors, here.lanes), everything, anchors)
+
+
+def _partly_written(ledger: Sequence[LedgerRecord | None], here: Intent, begun: LedgerRecord) -> Reconciliation:
+    """Some lanes of the batch are in the sink, so that the others must be written as it was divided then."""
+    if begun.lanes != here.lanes:
+        raise _lanes_changed(begun, begun.lane, here)
     lasts = [_lane(ledger, lane) for lane in range(here.lanes)]
-    decisions = [decide(last, lane, here) for lane, last in enumerate(lasts)]
-    if not any(lasts):
-        # Lanes that say nothing may be the unfinished ones of a wider batch, whose other lanes are in the sink.
-        for lane, last in enumerate(ledger):
-            if last is not None:
-                mine = last.query_id == here.query_id
-                raise _lanes_changed(last, lane, here) if mine else foreign_ledger(last, here)
+    decisions = [decide(_anywhere(last, here.lanes), lane, here) for lane, last in enumerate(lasts)]
     to_finish = tuple(i for i, d in enumerate(decisions) if d.action is Action.PRODUCE)
-    names = "all lanes" if len(to_finish) == here.lanes else "lanes " + ", ".join(map(str, to_finish))
-    what = f"{names} to finish" if to_finish else "every lane is in the sink already"
-    return Reconciliation(f"batch {here.batch} in doubt: {what}", to_finish)
+    what = f"lanes {', '.join(map(str, to_finish))} to finish" if to_finish else "every lane is in the sink already"
+    # Anchors of a change of lanes that was begun, and that somebody's commit of this batch came before.
+    stale = {lane: last for lane in to_finish if (last := lasts[lane]) is not None and last.lanes != here.lanes}
+    anchors = Anchors(next(iter(stale.values())), tuple(sorted(stale, reverse=True))) if stale else None
+    return Reconciliation(f"batch {here.batch} in doubt: {what}", to_finish, anchors)
 
 
 def _clean(
@@ -216,7 +240,7 @@ def _clean(
     for lane in range(lanes_before):
         last = _lane(ledger, lane)
         try:
-            held = decide(last, lane, here).action is Action.SKIP
+            held = decide(_anywhere(last, lanes_before), lane, here).action is Action.SKIP
         except LedgerAhead:
             assert last is not None  # noqa: S101 - what is ahead is there
             raise _ahead(last, lane, replace(here, batch=batch + 1)) from None
@@ -224,9 +248,33 @@ def _clean(
             found = f"ends with batch {last.batch} of query {last.query_id}" if last else "holds no record at all"
             raise _lost(lane, here, found)
     line = f"clean resume after batch {batch}"
-    if lanes_before == intent.lanes:
-        return Reconciliation(line)
-    return Reconciliation(f"{line}, lanes {lanes_before} -> {intent.lanes}", anchor_at=batch)
+    anchors = _anchors(ledger, intent.lanes)
+    return Reconciliation(line + _change(first, anchors, intent.lanes), anchors=anchors)
+
+
+def _anywhere(last: LedgerRecord | None, lanes: int) -> LedgerRecord | None:
+    """An anchor of a change that was begun and not finished stands for its batch, whatever the number of lanes."""
+    return replace(last, lanes=lanes) if last is not None and last.kind == ANCHOR else last
+
+
+def _anchors(ledger: Sequence[LedgerRecord | None], lanes: int) -> Anchors | None:
+    """What tells every lane how many there are now, where lane 0 stands; None if those of the stream know it already.
+
+    A lane that the stream no longer has is told as well: an attempt of the former driver that is still alive must not find
+    there that its batch is next.
+    """
+    at = _lane(ledger, 0)
+    if at is None:
+        return None
+    stands = {n: r for n, r in enumerate(ledger) if r is not None and (r.query_id, r.batch) == (at.query_id, at.batch)}
+    know = {lane for lane, last in stands.items() if last.lanes == lanes}
+    if know.issuperset(range(lanes)):
+        return None
+    return Anchors(at, tuple(sorted({*range(lanes), *stands} - know, reverse=True)))
+
+
+def _change(first: LedgerRecord | None, anchors: Anchors | None, lanes: int) -> str:
+    return f", lanes {first.lanes} -> {lanes}" if first is not None and anchors is not None else ""
 
 
 def _fresh(ledger: Sequence[LedgerRecord | None], intent: Intent, *, adopt_ledger: bool) -> Reconciliation:
@@ -267,8 +315,11 @@ def _fresh(ledger: Sequence[LedgerRecord | None], intent: Intent, *, adopt_ledge
             "The lanes that are new have nothing to take over.",
             f"set lanes={newest.lanes} for the start from the ledger; change it at a later clean stop.",
         )
-    adoption = Adoption(newest.query_id, newest.batch)
-    return Reconciliation(f"adopting the ledger after batch {newest.batch} of query {newest.query_id}", adopt=adoption)
+    return Reconciliation(
+        f"adopting the ledger after batch {newest.batch} of query {newest.query_id}",
+        anchors=_anchors(ledger, newest.lanes),
+        adopt=Adoption(newest.query_id, newest.batch),
+    )
 
 
 def _lane(ledger: Sequence[LedgerRecord | None], lane: int) -> LedgerRecord | None:

@@ -41,12 +41,16 @@ class LedgerLost(Refused):
     """The ledger does not hold the batch before this one."""
 
 
+class LedgerUndecided(StreamError):
+    """The ledger seems to lack a batch, and a transaction in it that may hold it has not ended yet: look again."""
+
+
 class ForeignLedger(Refused):
     """The ledger belongs to another query: the checkpoint was deleted, or two streams share one sink id."""
 
 
 class LanesChanged(Refused):
-    """The number of lanes was changed while a batch is in doubt."""
+    """The number of lanes was changed while a part of a batch is in the sink."""
 
 
 class SinkRecreated(Refused):

@@ -81,7 +81,8 @@ def rebuild(
     intent = Intent(sink_id, here.query_id or "", lanes, 0, "", sink, topic.id)
     before = topics.find(name)
     fence_lanes(kafka, intent, max(lanes, before.partitions if before else 0), TIMEOUT_MS)
-    known = [r for r in read_ledger_ends(kafka, name, before.partitions if before else 0) if r is not None]
+    ledger = read_ledger_ends(kafka, name, before.partitions if before else 0)
+    known = [r for r in ledger if r is not None]
     _refuse_if_ahead(known, here.newest, here.query_id)
     _refuse_if_known(known, here.in_doubt, replace(intent, query_id=here.query_id or ""))
     topics.ensure_ledger(name, lanes)
@@ -94,7 +95,11 @@ def rebuild(
             )
         return Rebuilt(name, -1, lanes)
     anchored = replace(intent, batch=at, digest=here.digests[at])
-    write_anchors(kafka, anchored, committed_end(files, at), run_id="rebuild", application="", timeout_ms=TIMEOUT_MS)
+    # Lanes that the stream no longer has are anchored too, and lane 0 last: see `Anchors`.
+    lasts = {lane: ledger[lane] if lane < len(ledger) else None for lane in reversed(range(max(lanes, len(ledger))))}
+    write_anchors(
+        kafka, anchored, committed_end(files, at), lasts, run_id="rebuild", application="", timeout_ms=TIMEOUT_MS
+    )
     return Rebuilt(name, at, lanes)
 
 

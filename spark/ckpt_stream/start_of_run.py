@@ -6,12 +6,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ckpt_stream.checkpoint_log import RESTORE, CheckpointLogError, parse_metadata, parse_offsets
 from ckpt_stream.decision import Adoption, CheckpointEnd, Intent, Reconciliation, reconcile
-from ckpt_stream.errors import LedgerLost
+from ckpt_stream.errors import Fenced, LedgerLost, LedgerUndecided
 from ckpt_stream.files import CheckpointFiles, ReadableFiles
 from ckpt_stream.ledger import ANCHOR, BATCH, LedgerRecord, Offsets, digest, ledger_topic, transactional_id
 from ckpt_stream.ledger import FORMAT as LEDGER_FORMAT
@@ -58,20 +59,29 @@ def checkpoint_end(files: ReadableFiles) -> CheckpointEnd:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Ledger and checkpoint as they are found, and the verdict on both."""
+class Look:
+    """Ledger and checkpoint as they are found."""
 
-    reconciliation: Reconciliation
     checkpoint: CheckpointEnd
     topic: str
     partitions: int
     adopted: Adoption | None
+    #: The last record of every lane that ever was.
+    ledger: Sequence[LedgerRecord | None]
+    #: Readers saw all that was in the ledger once the checkpoint had been read.
+    settled: bool = True
+
+    def last(self, lane: int) -> LedgerRecord | None:
+        return self.ledger[lane] if lane < len(self.ledger) else None
+
+    def reconcile(self, intent: Intent, *, adopt_ledger: bool) -> Reconciliation:
+        return reconcile(self.checkpoint, self.ledger, replace(intent, adopted=self.adopted), adopt_ledger=adopt_ledger)
 
 
-def compare(
-    files: ReadableFiles, topics: Topics, kafka: Mapping[str, Any], intent: Intent, *, adopt_ledger: bool
-) -> Comparison:
-    """Compare ledger and checkpoint without touching either; raises the refusal that a start would meet."""
+def _look(
+    files: ReadableFiles, topics: Topics, kafka: Mapping[str, Any], intent: Intent, *, settle: bool = False
+) -> Look:
+    """First the checkpoint, then the ledger: what was committed before the one was read is in the other."""
     checkpoint = checkpoint_end(files)
     name = ledger_topic(intent.sink_id)
     found = topics.find(name)
@@ -83,9 +93,32 @@ def compare(
         )
     partitions = found.partitions if found else 0
     adopted = read_adoption(files) if checkpoint.newest is not None else None
-    ledger = read_ledger_ends(kafka, name, partitions)
-    verdict = reconcile(checkpoint, ledger, replace(intent, adopted=adopted), adopt_ledger=adopt_ledger)
-    return Comparison(verdict, checkpoint, name, partitions, adopted)
+    settled = topics.settle(name) if settle and found else True
+    return Look(checkpoint, name, partitions, adopted, read_ledger_ends(kafka, name, partitions), settled)
+
+
+def compare(
+    files: ReadableFiles, topics: Topics, kafka: Mapping[str, Any], intent: Intent, *, adopt_ledger: bool
+) -> Reconciliation:
+    """Compare ledger and checkpoint without touching either; raises the refusal that a start would meet.
+
+    A commit is answered before its marker is in the ledger, and until then readers do not see its record. So the lack of a
+    record is a refusal only when readers see everything; until then it is undecided.
+    """
+    try:
+        return _look(files, topics, kafka, intent).reconcile(intent, adopt_ledger=adopt_ledger)
+    except LedgerLost:
+        again = _look(files, topics, kafka, intent, settle=True)
+        try:
+            return again.reconcile(intent, adopt_ledger=adopt_ledger)
+        except LedgerLost as lack:
+            if again.settled:
+                raise
+            raise LedgerUndecided(
+                f"{lack.found} This is undecided: a transaction in {again.topic} has not ended, or its end is still being "
+                "written, and readers do not see what it holds. What helps: look again in a moment; or start the stream, "
+                "whose driver ends the transaction before it decides."
+            ) from lack
 
 
 def begin(
@@ -100,28 +133,33 @@ def begin(
     adopt_ledger: bool,
 ) -> Start:
     """Bring ledger and checkpoint to agree, or raise the refusal. Writes nothing to the sink."""
-    # Once before the fence: a stream that is refused must not have disturbed the one whose ledger this is.
-    seen = compare(files, topics, kafka, intent, adopt_ledger=adopt_ledger)
-    checkpoint, name, partitions, adopted = seen.checkpoint, seen.topic, seen.partitions, seen.adopted
-    fence_lanes(kafka, intent, max(intent.lanes, partitions), timeout_ms)
-    ledger = read_ledger_ends(kafka, name, partitions)
-    verdict = reconcile(checkpoint, ledger, replace(intent, adopted=adopted), adopt_ledger=adopt_ledger)
-    topics.ensure_ledger(name, intent.lanes)
-    end = committed_end(files, checkpoint.committed)
+    seen = _look(files, topics, kafka, intent)
+    # A stream that is refused must not have disturbed the one whose ledger this is. Only for a lack of records the fence
+    # comes first: it ends what is still open, and waits for markers that are late.
+    with suppress(LedgerLost):
+        seen.reconcile(intent, adopt_ledger=adopt_ledger)
+    fence_lanes(kafka, intent, max(intent.lanes, seen.partitions), timeout_ms)
+    seen = replace(seen, ledger=read_ledger_ends(kafka, seen.topic, seen.partitions))
+    verdict = seen.reconcile(intent, adopt_ledger=adopt_ledger)
+    topics.ensure_ledger(seen.topic, intent.lanes)
+    adopted, end = seen.adopted, committed_end(files, seen.checkpoint.committed)
     if verdict.adopt is not None:
         adopted = verdict.adopt
         files.write(ADOPTION, json.dumps({"format": FORMAT, "query_id": adopted.query_id, "batch": adopted.batch}))
-        end = next(r.end for r in ledger if r is not None and r.batch == adopted.batch)
-    if verdict.anchor_at is not None:
-        here = replace(
-            intent,
-            query_id=checkpoint.query_id or "",
-            batch=verdict.anchor_at,
-            digest=checkpoint.digests[verdict.anchor_at],
+        end = next(r.end for r in seen.ledger if r is not None and r.batch == adopted.batch)
+    if verdict.anchors is not None:
+        at = verdict.anchors.at
+        write_anchors(
+            kafka,
+            replace(intent, query_id=at.query_id, batch=at.batch, digest=at.digest),
+            at.end,
+            {lane: seen.last(lane) for lane in verdict.anchors.lanes},
+            run_id=run_id,
+            application=application,
+            timeout_ms=timeout_ms,
         )
-        write_anchors(kafka, here, end, run_id=run_id, application=application, timeout_ms=timeout_ms)
-    left = _left_batch(checkpoint, ledger[: intent.lanes], accepted_batch(files.read(ACCEPTED)))
-    return Start(verdict, checkpoint, end, adopted, left)
+    left = _left_batch(seen.checkpoint, seen.ledger[: intent.lanes], accepted_batch(files.read(ACCEPTED)))
+    return Start(verdict, seen.checkpoint, end, adopted, left)
 
 
 def _left_batch(
@@ -169,13 +207,31 @@ def read_ledger_ends(kafka: Mapping[str, Any], topic: str, partitions: int) -> l
 
 
 def write_anchors(
-    kafka: Mapping[str, Any], at: Intent, end: Offsets, *, run_id: str, application: str, timeout_ms: int
+    kafka: Mapping[str, Any],
+    at: Intent,
+    end: Offsets,
+    lasts: Mapping[int, LedgerRecord | None],
+    *,
+    run_id: str,
+    application: str,
+    timeout_ms: int,
 ) -> None:
-    """Anchor every lane at a committed batch, all in one transaction: the next batch then finds its predecessor."""
-    transaction = Transaction(kafka, transactional_id(at.sink_id, 0), timeout_ms, at.topic)
-    transaction.begin()
-    try:
-        for lane in range(at.lanes):
+    """Anchor lanes at a batch, one after the other: the next batch then finds its predecessor, and how it is divided.
+
+    ``lasts``: the lanes in the order in which to anchor them, with their last records as they were seen. Each is fenced
+    once more by a transaction of its own, and looked at: an attempt of a former driver that is still alive may have
+    committed in between, and one that comes later finds the anchor.
+    """
+    topic = ledger_topic(at.sink_id)
+    for lane, seen in lasts.items():
+        with closing(Transaction(kafka, transactional_id(at.sink_id, lane), timeout_ms, at.topic)) as transaction:
+            with open_reader(kafka) as reader:
+                last = read_last(reader, topic, lane)
+            if last != seen:
+                raise Fenced(
+                    f"Lane {lane} of {topic} was written to while it was to be anchored at batch {at.batch}: an attempt of "
+                    "a former driver was still alive. Nothing is lost: the next start looks again."
+                )
             record = LedgerRecord(
                 sink_id=at.sink_id,
                 query_id=at.query_id,
@@ -194,10 +250,11 @@ def write_anchors(
                 time=now(),
                 kind=ANCHOR,
             )
-            transaction.produce(ledger_topic(at.sink_id), key=record.key, value=record.to_json(), partition=lane)
-        transaction.flush()
-    except BaseException:
-        transaction.abort()
-        raise
-    transaction.commit(f"anchor the ledger {ledger_topic(at.sink_id)}", {"batch": at.batch})
-    transaction.close()
+            transaction.begin()
+            try:
+                transaction.produce(topic, key=record.key, value=record.to_json(), partition=lane)
+                transaction.flush()
+            except BaseException:
+                transaction.abort()
+                raise
+            transaction.commit(f"anchor lane {lane} of {topic}", {"batch": at.batch, "lane": lane})

@@ -13,6 +13,8 @@ from ckpt_stream.kafka_errors import patiently, sink_error
 ASK_SECONDS = 30.0
 #: Longer than a login takes; a question that is not answered by then may never be.
 LOOK_SECONDS = 2.0
+#: A marker reaches its topic within milliseconds, unless a broker is away.
+SETTLE_SECONDS = 3.0
 #: Replicas of a new ledger topic, as far as there are brokers: Kafka's own default for what must not be lost.
 LEDGER_REPLICAS = 3
 LEDGER_CONFIG = {"cleanup.policy": "compact", "retention.ms": "-1"}
@@ -121,6 +123,39 @@ class Topics:
             self._partitions[sink] = topic.partitions
             return self.look(sink, *others)
         return topic, ends
+
+    def settle(self, name: str) -> bool:
+        """Wait until readers see all that is in the topic at this moment; False if a transaction holds them back for longer.
+
+        The end first and then, again and again, how far readers see: a stream that goes on is not waited for.
+        """
+        from confluent_kafka import IsolationLevel
+
+        deadline = time.monotonic() + SETTLE_SECONDS
+        ends = self._ends(name, IsolationLevel.READ_UNCOMMITTED)
+        while True:
+            stable = self._ends(name, IsolationLevel.READ_COMMITTED)
+            if all(stable.get(partition, 0) >= end for partition, end in ends.items()):
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+
+    def _ends(self, name: str, isolation: Any) -> dict[int, int]:
+        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        spec: Any = OffsetSpec
+        asked = {TopicPartition(name, number): spec.latest() for number in range(self._partitions.get(name, 0))}
+
+        def ask() -> dict[int, int]:
+            listed = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=ASK_SECONDS)
+            return {partition.partition: future.result().offset for partition, future in listed.items()}
+
+        try:
+            return patiently(ask, ASK_SECONDS)
+        except KafkaException as e:
+            raise sink_error(e, f"look at the topic {name}") from e
 
     def max_message_bytes(self, name: str) -> int | None:
         """The largest record batch that a topic takes; None when this user may not ask."""

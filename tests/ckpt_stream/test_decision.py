@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from ckpt_stream.decision import Action, Adoption, CheckpointEnd, Decision, Intent, Reconciliation, decide, reconcile
+from ckpt_stream.decision import (
+    Action,
+    Adoption,
+    Anchors,
+    CheckpointEnd,
+    Decision,
+    Intent,
+    Reconciliation,
+    decide,
+    reconcile,
+)
 from ckpt_stream.errors import (
     ForeignLedger,
     LanesChanged,
@@ -172,13 +182,13 @@ REFUSALS: dict[str, tuple[LedgerRecord | None, Intent, type[Refused], Sequence[s
         "written twice",
         'start="ledger"',
     ),
-    "an adopted ledger is for the first batch only": (
+    "the ledger still ends where it was adopted": (
         held(7, query_id="query-0"),
         about_to_write(1, adopted=ADOPTED),
-        ForeignLedger,
-        ("batch 7", "query-0"),
-        "written twice",
-        "put the checkpoint back",
+        LedgerLost,
+        ("batch 7 of the adopted query query-0", "the checkpoint is at batch 1"),
+        "double its records",
+        "airflow-ckpt ledger rebuild orders",
     ),
     "the lanes changed after the adoption": (
         held(7, query_id="query-0", lanes=3),
@@ -316,19 +326,20 @@ def test_a_committed_batch_that_the_ledger_holds_is_a_clean_resume(batch: int, l
 def test_lanes_may_change_at_a_clean_stop_and_are_anchored_there(before: int, after: int) -> None:
     ledger = [held(5, lane, before) for lane in range(before)]
     verdict = start(checkpoint_at(5, 5), *ledger, lanes=after)
-    assert verdict == Reconciliation(f"clean resume after batch 5, lanes {before} -> {after}", anchor_at=5)
+    anchors = Anchors(ledger[0], tuple(reversed(range(max(before, after)))))
+    assert verdict == Reconciliation(f"clean resume after batch 5, lanes {before} -> {after}", anchors=anchors)
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3])
 def test_after_the_anchors_of_a_narrower_stream_the_lanes_left_over_at_the_same_batch_do_not_count(lanes: int) -> None:
     ledger = held(5, 0, 1, kind=ANCHOR), held(5, 1, 3), held(5, 2, 3)
     verdict = start(checkpoint_at(5, 5), *ledger, lanes=lanes)
-    assert verdict.anchor_at == (None if lanes == 1 else 5)
+    assert verdict.anchors == {1: None, 2: Anchors(ledger[0], (2, 1, 0)), 3: Anchors(ledger[0], (0,))}[lanes]
 
 
 def test_lanes_left_over_from_earlier_do_not_count_when_the_stream_is_widened_again() -> None:
     verdict = start(checkpoint_at(8, 8), held(8), held(5, 1, 3), held(5, 2, 3, query_id="query-0"), lanes=3)
-    assert verdict == Reconciliation("clean resume after batch 8, lanes 1 -> 3", anchor_at=8)
+    assert verdict == Reconciliation("clean resume after batch 8, lanes 1 -> 3", anchors=Anchors(held(8), (2, 1, 0)))
 
 
 @pytest.mark.parametrize(
@@ -377,6 +388,57 @@ def test_a_foreign_record_beyond_the_lanes_of_the_first_batch_is_refused() -> No
 
 def test_the_lanes_of_a_first_batch_of_which_nothing_is_written_may_change() -> None:
     assert start(checkpoint_at(0, None), None, None, None, lanes=2).to_finish == (0, 1)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 3), (3, 2)])
+def test_a_batch_in_doubt_of_which_nothing_is_written_is_divided_anew_once_every_lane_knows(
+    before: int, after: int
+) -> None:
+    ledger = [held(4, lane, before) for lane in range(before)]
+    verdict = start(checkpoint_at(5, 4), *ledger, lanes=after)
+    # Also the lanes that are no more: an attempt of the former driver must not find that batch 5 is next in its lane.
+    anchors = Anchors(ledger[0], tuple(reversed(range(max(before, after)))))
+    line = f"batch 5 in doubt: all lanes to finish, lanes {before} -> {after}"
+    assert verdict == Reconciliation(line, tuple(range(after)), anchors)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+def test_the_first_batch_after_an_adoption_is_divided_anew_as_well(lanes: int) -> None:
+    ledger = [held(7, lane, 2, query_id="query-0") for lane in range(2)]
+    verdict = start(checkpoint_at(0, None), *ledger, lanes=lanes, adopted=ADOPTED)
+    assert verdict.to_finish == tuple(range(lanes))
+    assert verdict.anchors == (None if lanes == 2 else Anchors(ledger[0], tuple(reversed(range(max(2, lanes))))))
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+@pytest.mark.parametrize("committed", [4, 5])
+def test_a_change_of_lanes_that_was_interrupted_may_be_finished_or_undone(committed: int, lanes: int) -> None:
+    at = committed
+    ledger = held(at, 0, 3), held(at, 1, 2, kind=ANCHOR), held(at, 2, 2, kind=ANCHOR)
+    anchors = start(checkpoint_at(5, committed), *ledger, lanes=lanes).anchors
+    told = {1: (2, 1, 0), 2: (0,), 3: (2, 1)}[lanes]
+    assert anchors == Anchors(ledger[0], told)
+
+
+def test_an_interrupted_change_is_undone_when_a_late_attempt_has_written_the_first_lane() -> None:
+    ledger = held(5, 0, 3), held(4, 1, 2, kind=ANCHOR), held(4, 2, 2, kind=ANCHOR)
+    refusal_of(LanesChanged, checkpoint_at(5, 4), *ledger, lanes=2)
+    verdict = start(checkpoint_at(5, 4), *ledger, lanes=3)
+    assert (verdict.to_finish, verdict.anchors) == ((1, 2), Anchors(ledger[1], (2, 1)))
+
+
+def test_an_interrupted_change_is_finished_when_the_ledger_is_adopted() -> None:
+    ledger = held(7, 0, 2), held(7, 1, 3, kind=ANCHOR)
+    verdict = start(EMPTY, *ledger, lanes=2, adopt=True)
+    assert (verdict.adopt, verdict.anchors) == (Adoption(QUERY, 7), Anchors(ledger[0], (1,)))
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+def test_a_lane_of_the_former_division_that_lacks_the_batch_before_is_refused_with_any_number_of_lanes(
+    lanes: int,
+) -> None:
+    refused = refusal_of(LedgerLost, checkpoint_at(5, 4), held(4, 0, 2), held(3, 1, 2), lanes=lanes)
+    assert "Lane 1" in refused.found
 
 
 def test_a_rolled_back_checkpoint_is_refused_with_the_batch_it_would_write_next() -> None:

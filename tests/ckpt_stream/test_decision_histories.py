@@ -8,8 +8,11 @@ by `reconcile` and `decide` alone.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -50,17 +53,30 @@ class Checkpoint:
         return CheckpointEnd(self.query, self.newest, self.committed, {n: self.digest(n) for n in self.ranges})
 
 
+class AnchorFenced(Exception):
+    """A lane was written to between the look at it and its anchor."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A task of a driver that died, which has yet to take over its lane: the fence at the next start does not hold it."""
+
+    lane: int
+    intent: Intent
+    records: tuple[int, ...]
+
+
 class World:
     def __init__(self) -> None:
         self.checkpoint = Checkpoint()
         self.ledger: list[LedgerRecord | None] = []
         self.topic_id = "topic-1"
         self.sink: Counter[int] = Counter()
-        #: Lanes of the running driver (0: none runs), lanes of it that are done with the batch, and of the last one.
+        #: Lanes of the running driver (0: none runs), and lanes of it that are done with the batch.
         self.lanes = 0
         self.done: set[int] = set()
-        self.last_lanes = 0
         self.queries = 0
+        self.attempts: list[Attempt] = []
 
     @property
     def in_doubt(self) -> int | None:
@@ -79,24 +95,37 @@ class World:
         adopted = None if checkpoint.newest is None else checkpoint.adopted
         return Intent("s", checkpoint.query or "", lanes, batch, digest, "sink", self.topic_id, adopted)
 
-    def start(self, lanes: int, *, adopt: bool = False, dies_before_anchors: bool = False) -> None:
+    def start(
+        self,
+        lanes: int,
+        *,
+        adopt: bool = False,
+        dies_before_anchor: int | None = None,
+        before_anchor: Callable[[int], None] = lambda number: None,
+    ) -> None:
         """A driver starts; raises the refusal if there is one, and then nothing has changed."""
         verdict = reconcile(self.checkpoint.end(), self.ledger, self.intent(lanes), adopt_ledger=adopt)
-        self.ledger += [None] * (lanes - len(self.ledger))
+        seen = self.ledger + [None] * (lanes - len(self.ledger))
+        self.ledger = list(seen)
         if verdict.adopt is not None:
             first = self.ledger[0]
             assert first is not None
             self.checkpoint.adopted = verdict.adopt
             self.checkpoint.start = first.end["source"]["0"]
-        if dies_before_anchors:
+        for number, lane in enumerate(verdict.anchors.lanes if verdict.anchors else ()):
+            if number == dies_before_anchor:
+                return
+            before_anchor(number)
+            if self.ledger[lane] != seen[lane]:
+                raise AnchorFenced
+            assert verdict.anchors is not None
+            self.ledger[lane] = replace(verdict.anchors.at, lane=lane, lanes=lanes, records=0, kind=ANCHOR)
+        if dies_before_anchor is not None:
             return
-        if verdict.anchor_at is not None:
-            for lane in range(lanes):
-                self._append(lane, self.intent(lanes, verdict.anchor_at), ANCHOR)
         if self.checkpoint.query is None:
             self.queries += 1
             self.checkpoint.query = f"query-{self.queries}"
-        self.lanes, self.last_lanes = lanes, lanes
+        self.lanes = lanes
         self.done.clear()
 
     def plan(self, size: int) -> None:
@@ -108,8 +137,7 @@ class World:
         """The whole life of one lane's task: read the ledger, decide, commit records and ledger record together."""
         assert self.in_doubt is not None
         intent = self.intent(self.lanes, self.in_doubt)
-        first, end = self.checkpoint.ranges[self.in_doubt]
-        mine = [record for record in range(first, end) if record % self.lanes == lane]
+        mine = self.slice_of(lane)
         decision = decide(self.ledger[lane], lane, intent)
         if decision.action is Action.PRODUCE:
             self.sink.update(mine)
@@ -117,6 +145,22 @@ class World:
         elif decision.expected is not None:
             assert decision.expected.records == len(mine), "the batch did not replay"
         self.done.add(lane)
+
+    def slice_of(self, lane: int) -> tuple[int, ...]:
+        assert self.in_doubt is not None
+        first, end = self.checkpoint.ranges[self.in_doubt]
+        return tuple(record for record in range(first, end) if record % self.lanes == lane)
+
+    def wake(self, pick: int) -> None:
+        """An attempt of a former driver takes over its lane, reads the ledger, decides, and commits."""
+        attempt = self.attempts.pop(pick % len(self.attempts))
+        try:
+            decision = decide(self.ledger[attempt.lane], attempt.lane, attempt.intent)
+        except Refused:
+            return
+        if decision.action is Action.PRODUCE:
+            self.sink.update(attempt.records)
+            self._append(attempt.lane, attempt.intent, BATCH, len(attempt.records))
 
     def _append(self, lane: int, intent: Intent, kind: str, records: int = 0) -> None:
         first, end = ({"source": {"0": offset}} for offset in self.checkpoint.ranges[intent.batch])
@@ -143,13 +187,21 @@ class World:
         self.checkpoint.committed = self.checkpoint.newest
         self.done.clear()
 
-    def die(self) -> None:
+    def die(self, *, leaves_attempts: bool = False) -> None:
+        # Before the very first commit there is nothing in the ledger that could tell an attempt of other lanes.
+        if leaves_attempts and self.lanes and self.in_doubt is not None and self.known:
+            intent = self.intent(self.lanes, self.in_doubt)
+            self.attempts += (Attempt(lane, intent, self.slice_of(lane)) for lane in range(self.lanes))
         self.lanes = 0
         self.done.clear()
 
 
 class HonestHistories(RuleBasedStateMachine):
-    """Crashes at any moment, other lanes at clean stops, a lost checkpoint taken over at a clean stop: never a refusal."""
+    """Crashes at any moment, other lanes wherever nothing of the batch is written, a lost checkpoint taken over at a clean
+    stop, and tasks that outlive their driver: never a refusal.
+    """
+
+    leaves_attempts = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,14 +216,16 @@ class HonestHistories(RuleBasedStateMachine):
     def working(self) -> bool:
         return self.running() and self.world.in_doubt is not None
 
-    def start_as_allowed(self, lanes: int, *, dies_before_anchors: bool = False) -> None:
+    def start_as_allowed(self, lanes: int, **options: Any) -> None:
         world = self.world
         fresh = world.checkpoint.newest is None
         if fresh and world.known:
             lanes = world.known[0].lanes
-        elif world.in_doubt is not None:
-            lanes = world.last_lanes
-        world.start(lanes, adopt=fresh and bool(world.known), dies_before_anchors=dies_before_anchors)
+        elif begun := [
+            r for r in world.ledger if r and (r.query_id, r.batch) == (world.checkpoint.query, world.in_doubt)
+        ]:
+            lanes = begun[0].lanes
+        world.start(lanes, adopt=fresh and bool(world.known), **options)
 
     @precondition(stopped)
     @rule(lanes=LANES)
@@ -179,9 +233,20 @@ class HonestHistories(RuleBasedStateMachine):
         self.start_as_allowed(lanes)
 
     @precondition(stopped)
-    @rule(lanes=LANES)
-    def start_and_die_before_the_anchors(self, lanes: int) -> None:
-        self.start_as_allowed(lanes, dies_before_anchors=True)
+    @rule(lanes=LANES, number=st.integers(0, 4))
+    def start_and_die_before_an_anchor(self, lanes: int, number: int) -> None:
+        self.start_as_allowed(lanes, dies_before_anchor=number)
+
+    @precondition(lambda self: self.stopped() and self.world.attempts)
+    @rule(lanes=LANES, number=st.integers(0, 3), pick=st.integers(0, 3))
+    def start_while_an_old_attempt_wakes(self, lanes: int, number: int, pick: int) -> None:
+        with suppress(AnchorFenced):
+            self.start_as_allowed(lanes, before_anchor=lambda n: self.world.wake(pick) if n == number else None)
+
+    @precondition(lambda self: self.world.attempts)
+    @rule(pick=st.integers(0, 3))
+    def an_old_attempt_wakes(self, pick: int) -> None:
+        self.world.wake(pick)
 
     @precondition(lambda self: self.running() and self.world.in_doubt is None)
     @rule(size=st.integers(0, 5))
@@ -205,7 +270,7 @@ class HonestHistories(RuleBasedStateMachine):
     @precondition(running)
     @rule()
     def die(self) -> None:
-        self.world.die()
+        self.world.die(leaves_attempts=self.leaves_attempts)
 
     @precondition(lambda self: self.stopped() and self.world.in_doubt is None and self.world.known)
     @rule()
@@ -228,6 +293,9 @@ class HonestHistories(RuleBasedStateMachine):
 
 class FaultyHistories(HonestHistories):
     """The same with what people do to checkpoints, ledgers and settings: refused, or harmless; never a record twice."""
+
+    #: Of a checkpoint that was rolled back, an attempt may have written the batch that is planned anew: that is refused.
+    leaves_attempts = False
 
     def __init__(self) -> None:
         super().__init__()

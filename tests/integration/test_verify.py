@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
+from airflow_ckpt.verify import verification
 from airflow_ckpt.verify.verdict import CLEAN, UNKNOWN, VIOLATED, Verdict
 from airflow_ckpt.verify.verification import Range, Subject, verify
+from ckpt_stream import topics
 from ckpt_stream.checksum import AUDIT_HEADER, Headers, add, checksum_of, placed
 from ckpt_stream.ledger import FORMAT, LedgerRecord, ledger_topic
 from tests.kafka_io import create_topic
@@ -166,6 +169,18 @@ def two_batches(request: pytest.FixtureRequest, kafka: Any) -> Written:
 
 def kinds(verdict: Verdict) -> set[str]:
     return {f.kind for f in verdict.findings}
+
+
+def checkpoint_in(folder: Path, newest: int) -> FsspecFiles:
+    """A checkpoint that has committed these batches, as `Written` writes them."""
+    texts = {"metadata": '{"id":"q"}'}
+    for n in range(newest + 1):
+        texts[f"offsets/{n}"] = f'v1\n{{"batchTimestampMs":{n}}}\n{{"in":{{"0":{n}}}}}'
+        texts[f"commits/{n}"] = 'v1\n{"nextBatchWatermarkMs":0}'
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return FsspecFiles(str(folder))
 
 
 # Clean streams
@@ -379,6 +394,28 @@ def test_a_compacted_sink_is_not_called_clean(written: Callable[..., Written]) -
     verdict = sink.verdict()
     assert verdict.verdict == UNKNOWN
     assert kinds(verdict) == {"sink_compacted"}
+
+
+def test_a_commit_whose_marker_is_late_accuses_nobody_until_it_is_there(
+    written: Callable[..., Written], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "SETTLE_SECONDS", 0.3)
+    monkeypatch.setattr(verification._Look, "read_group", lambda look: {"in": {"0": 60}})
+    sink = written()
+    for first in (0, 20):
+        sink.batch(rows(20, first))
+    # Checkpoint and group know of batch 2, whose transaction readers do not see the end of.
+    late = sink.batch(rows(20, 40), number=2, source=(40, 60), commit=False)
+    subject = replace(sink.subject, files=checkpoint_in(tmp_path, 2))
+    verdict = verify(subject, depth="ledger")
+    found = {f.kind: f.violation for f in verdict.findings}
+    assert (found["ledger_behind"], found["group_ahead"]) == (False, False), verdict.findings
+    assert verdict.verdict == UNKNOWN
+    late.commit_transaction()
+    assert {"ledger_behind", "group_ahead"}.isdisjoint(kinds(verify(subject, depth="ledger")))
+    # The same lack, with nothing open that could hide the record.
+    behind = replace(subject, files=checkpoint_in(tmp_path, 3))
+    assert {f.kind for f in verify(behind, depth="ledger").findings if f.violation} >= {"ledger_behind"}
 
 
 def test_a_ledger_shorter_than_the_range_is_not_called_clean(written: Callable[..., Written]) -> None:

@@ -19,7 +19,7 @@ from airflow_ckpt.streams.preflight import (
     check,
     refuse_unsafe,
 )
-from ckpt_stream.errors import LedgerLost, SinkError
+from ckpt_stream.errors import LedgerLost, LedgerUndecided, SinkError
 from tests.airflow_ckpt.streams.samples import a_checkpoint, a_status, a_stream
 
 pytestmark = pytest.mark.unit
@@ -190,6 +190,12 @@ def test_a_ledger_that_could_not_be_compared_is_not_taken_for_one_that_agrees() 
     finding = only(ledger_refusal=SinkError("the ledger cannot be read"))
     assert (finding.kind, finding.unsafe) == ("ledger", True)
     assert "the ledger cannot be read" in finding.what
+
+
+def test_a_ledger_that_is_undecided_is_looked_at_again_and_not_refused_for_good() -> None:
+    finding = only(ledger_refusal=LedgerUndecided("a transaction has not ended"))
+    assert (finding.kind, finding.unsafe, finding.passing) == ("ledger", True, True)
+    assert PreflightRefused("orders", [finding]).may_pass
 
 
 def test_what_is_unsafe_comes_first() -> None:
