@@ -57,6 +57,10 @@ class SinkRecreated(Refused):
     """The sink topic is not the one that the ledger speaks of."""
 
 
+class UnsafeLedger(Refused):
+    """The ledger topic may forget what the sink keeps: not compacted, deleted from, or with fewer safe copies."""
+
+
 class ReplayDiffers(Refused):
     """A batch that is already in the sink came out differently when it was replayed."""
 

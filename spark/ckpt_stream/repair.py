@@ -85,7 +85,7 @@ def rebuild(
     known = [r for r in ledger if r is not None]
     _refuse_if_ahead(known, here.newest, here.query_id)
     _refuse_if_known(known, here.in_doubt, replace(intent, query_id=here.query_id or ""))
-    topics.ensure_ledger(name, lanes)
+    topics.ensure_ledger(name, lanes, topic)
     if at is None:  # batch 0 is to be done again: an empty ledger says just that
         if known:
             raise BatchInDoubt(

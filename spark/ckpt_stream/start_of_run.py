@@ -4,6 +4,7 @@ the checkpoint, and say in one line how the stream goes on, or refuse."""
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -17,11 +18,14 @@ from ckpt_stream.files import CheckpointFiles, ReadableFiles
 from ckpt_stream.ledger import ANCHOR, BATCH, LedgerRecord, Offsets, digest, ledger_topic, transactional_id
 from ckpt_stream.ledger import FORMAT as LEDGER_FORMAT
 from ckpt_stream.ledger_reader import open_reader, read_last
+from ckpt_stream.ledger_safety import Durability, refuse_unsafe
 from ckpt_stream.log_ends import LOOKS, log_ends
 from ckpt_stream.run_record import ACCEPTED, ADOPTION, FORMAT, accepted_batch, now, parse
 from ckpt_stream.sink import LeftBatch
-from ckpt_stream.topics import Topics
+from ckpt_stream.topics import Topic, Topics
 from ckpt_stream.transaction import Transaction
+
+log = logging.getLogger(__name__)
 
 #: Lanes fenced at once; each is a short-lived client.
 FENCES_AT_ONCE = 8
@@ -63,6 +67,8 @@ class Look:
     """Ledger and checkpoint as they are found."""
 
     checkpoint: CheckpointEnd
+    sink: Topic
+    #: The ledger topic, which has no partitions yet before a first start.
     topic: str
     partitions: int
     adopted: Adoption | None
@@ -91,10 +97,27 @@ def _look(
             "Without it nobody can tell whether the newest batch is in the sink already: it might be written twice.",
             f"if the checkpoint is right, `airflow-ckpt ledger rebuild {intent.sink_id}` makes the ledger anew from it.",
         )
+    sink = topics.get(intent.topic, "sink")
+    if found is not None:
+        _refuse_unsafe(*topics.durability(found, sink))
     partitions = found.partitions if found else 0
     adopted = read_adoption(files) if checkpoint.newest is not None else None
     settled = topics.settle(name) if settle and found else True
-    return Look(checkpoint, name, partitions, adopted, read_ledger_ends(kafka, name, partitions), settled)
+    return Look(checkpoint, sink, name, partitions, adopted, read_ledger_ends(kafka, name, partitions), settled)
+
+
+def _refuse_unsafe(ledger: Durability, sink: Durability) -> None:
+    # A stream that ran with these rights until now goes on: what cannot be looked at is no proof that it is wrong.
+    if unread := [each.topic for each in (ledger, sink) if each.settings is None]:
+        log.warning(
+            "The settings of %s cannot be read, so nobody has checked that the ledger %s is compacted and as safe as the "
+            "sink. What helps: grant the stream's user DescribeConfigs on them, e.g. `kafka-acls.sh --bootstrap-server ... "
+            "--add --allow-principal User:... --operation DescribeConfigs --topic %s`",
+            " and ".join(unread),
+            ledger.topic,
+            unread[0],
+        )
+    refuse_unsafe(ledger, sink)
 
 
 def compare(
@@ -141,7 +164,7 @@ def begin(
     fence_lanes(kafka, intent, max(intent.lanes, seen.partitions), timeout_ms)
     seen = replace(seen, ledger=read_ledger_ends(kafka, seen.topic, seen.partitions))
     verdict = seen.reconcile(intent, adopt_ledger=adopt_ledger)
-    topics.ensure_ledger(seen.topic, intent.lanes)
+    topics.ensure_ledger(seen.topic, intent.lanes, seen.sink)
     adopted, end = seen.adopted, committed_end(files, seen.checkpoint.committed)
     if verdict.adopt is not None:
         adopted = verdict.adopt

@@ -9,15 +9,13 @@ from typing import Any
 
 from ckpt_stream.errors import SinkError, SinkRejected
 from ckpt_stream.kafka_errors import patiently, sink_error
+from ckpt_stream.ledger_safety import Durability, replicas_of_new, settings_of_new
 
 ASK_SECONDS = 30.0
 #: Longer than a login takes; a question that is not answered by then may never be.
 LOOK_SECONDS = 2.0
 #: A marker reaches its topic within milliseconds, unless a broker is away.
 SETTLE_SECONDS = 3.0
-#: Replicas of a new ledger topic, as far as there are brokers: Kafka's own default for what must not be lost.
-LEDGER_REPLICAS = 3
-LEDGER_CONFIG = {"cleanup.policy": "compact", "retention.ms": "-1"}
 
 
 @dataclass(frozen=True)
@@ -26,6 +24,8 @@ class Topic:
     #: Changes when a topic is deleted and made again.
     id: str
     partitions: int
+    #: The brokers of each partition.
+    replicas: tuple[tuple[int, ...], ...] = ()
 
 
 class Topics:
@@ -61,7 +61,10 @@ class Topics:
                 error = self._lost[-1]  # why there was no answer
             raise sink_error(error, f"describe the topic {name}") from e
         self._partitions[name] = len(found.partitions)
-        return Topic(name, str(found.topic_id), len(found.partitions))
+        replicas = tuple(
+            tuple(broker.id for broker in p.replicas) for p in sorted(found.partitions, key=lambda p: p.id)
+        )
+        return Topic(name, str(found.topic_id), len(found.partitions), replicas)
 
     def _answer(self, future: Any) -> Any:
         """The answer; or, before the time is over, that Kafka does not know user or password.
@@ -170,17 +173,35 @@ class Topics:
         entry = entries.get("max.message.bytes")
         return int(entry.value) if entry is not None and entry.value else None
 
-    def ensure_ledger(self, name: str, lanes: int) -> Topic:
-        """Make the ledger topic, or widen it; a partition once made stays."""
+    def durability(self, *topics: Topic) -> list[Durability]:
+        """What decides whether these topics keep what they are given; without settings when this user may not ask."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in topics]
+
+        def ask() -> list[dict[str, str] | None]:
+            futures = self._admin.describe_configs(resources, request_timeout=ASK_SECONDS)
+            return [_settings(futures[resource]) for resource in resources]
+
+        try:
+            settings = patiently(ask, ASK_SECONDS)
+        except KafkaException as e:
+            raise sink_error(e, f"describe the settings of {', '.join(t.name for t in topics)}") from e
+        return [Durability(t.name, t.replicas, found) for t, found in zip(topics, settings, strict=True)]
+
+    def ensure_ledger(self, name: str, lanes: int, sink: Topic) -> Topic:
+        """Make the ledger topic, at least as safe as the sink, or widen it; a partition once made stays."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import NewPartitions, NewTopic
 
         topic = self.find(name)
         try:
             if topic is None:
-                brokers = len(self._admin.list_topics(timeout=ASK_SECONDS).brokers)
-                replicas = max(1, min(LEDGER_REPLICAS, brokers))
-                new = NewTopic(name, num_partitions=lanes, replication_factor=replicas, config=LEDGER_CONFIG)
+                (as_sink,) = self.durability(sink)
+                replicas = replicas_of_new(as_sink, len(self._admin.list_topics(timeout=ASK_SECONDS).brokers))
+                settings = settings_of_new(as_sink, replicas)
+                new = NewTopic(name, num_partitions=lanes, replication_factor=replicas, config=settings)
                 self._admin.create_topics([new], operation_timeout=ASK_SECONDS)[name].result()
             elif topic.partitions < lanes:
                 self._admin.create_partitions([NewPartitions(name, lanes)], operation_timeout=ASK_SECONDS)[
@@ -190,8 +211,23 @@ class Topics:
                 return topic
         except KafkaException as e:
             if e.args[0].name() != "TOPIC_ALREADY_EXISTS":
-                raise sink_error(e, f"make the ledger topic {name}") from e
+                raise self._cannot_make(name, lanes, e) from e
         return self._wait_for(name, lanes)
+
+    def _cannot_make(self, name: str, lanes: int, exception: Any) -> SinkError:
+        error = exception.args[0]
+        if error.name() == "INVALID_REPLICATION_FACTOR":
+            return SinkError(
+                f"The ledger topic {name} is to have as many replicas as the sink, and Kafka has too few brokers for that at "
+                f"the moment: {error.str()}. What helps: start again when the brokers are back."
+            )
+        if error.name() in ("POLICY_VIOLATION", "INVALID_CONFIG"):
+            return SinkRejected(
+                f"Kafka refuses the settings of the ledger topic {name}: {error.str()}. What helps: create it with what this "
+                "cluster allows, compacted and as safe as the sink: `kafka-topics.sh --bootstrap-server ... --create --topic "
+                f"{name} --partitions {lanes} --config cleanup.policy=compact`."
+            )
+        return sink_error(exception, f"make the ledger topic {name}")
 
     def _wait_for(self, name: str, partitions: int) -> Topic:
         """A topic just made or widened is not known to every broker at once."""
@@ -231,6 +267,17 @@ class Topics:
                 "it, or correct the name."
             )
         return {t: sorted(metadata.topics[t].partitions) for t in sorted(wanted)}
+
+
+def _settings(future: Any) -> dict[str, str] | None:
+    from confluent_kafka import KafkaException
+
+    try:
+        return {name: str(entry.value) for name, entry in future.result().items()}
+    except KafkaException as e:
+        if e.args[0].name() in ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"):
+            return None
+        raise
 
 
 def _newest(lost: list[Any]) -> Callable[[Any], None]:

@@ -10,6 +10,8 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_ckpt.local.kafka import KafkaCluster
 from airflow_ckpt.local.processes import wait_until
+from ckpt_stream.ledger import ledger_topic
+from ckpt_stream.topics import Topics
 from tests.faults.coordinator import coordinating_partition, find_coordinator
 from tests.kafka_io import create_topic, produce, read_all
 
@@ -51,6 +53,16 @@ def test_a_frozen_broker_is_alive_but_silent_and_a_waiting_producer_ends_well_af
     breakable_kafka.thaw(1)
     assert producer.flush(30) == 0
     assert values(breakable_kafka, topic) == [b"before", b"during"]
+
+
+def test_of_three_copies_of_a_ledger_two_must_have_what_is_acknowledged(kafka_three):
+    topics = Topics(kafka_three.client_config())
+    sink = topics.get(create_topic(kafka_three.client_config(), "sink", min_insync_replicas=1), "sink")
+
+    (ledger,) = topics.durability(topics.ensure_ledger(ledger_topic(sink.name), 2, sink))
+
+    assert (ledger.fewest, ledger.in_sync) == (3, 2)
+    topics.close()
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ class World:
         found = self.topics.find(self.sink)
         assert found is not None
         self.intent = Intent(self.sink, "", lanes, 0, "", self.sink, found.id)
-        self.topics.ensure_ledger(self.ledger, lanes)
+        self.topics.ensure_ledger(self.ledger, lanes, found)
         self.topics.find(self.ledger)
 
     def record(self, batch: int, lane: int = 0, **changes: Any) -> LedgerRecord:

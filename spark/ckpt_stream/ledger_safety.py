@@ -1,0 +1,113 @@
+"""How a ledger topic is made, and what makes an existing one unfit: it must outlive whatever the sink outlives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ckpt_stream.errors import UnsafeLedger
+
+#: Replicas of a new ledger, as far as there are brokers: Kafka's own default for what must not be lost.
+REPLICAS = 3
+#: Only what is no longer written to is compacted. So the segments are small: what a reader passes over is what an hour or
+#: 16 MB of batches has left behind, and not the broker's usual week or gigabyte.
+_COMPACTION = {
+    "cleanup.policy": "compact",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "segment.ms": str(60 * 60 * 1000),
+    "segment.bytes": str(16 * 1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+POLICY, IN_SYNC, UNCLEAN = "cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable"
+RETENTION = ("retention.ms", "retention.bytes")
+
+
+@dataclass(frozen=True)
+class Durability:
+    """What decides whether a topic keeps what it was given."""
+
+    topic: str
+    #: The brokers of each partition.
+    replicas: tuple[tuple[int, ...], ...]
+    #: Its configuration; None when this user may not ask.
+    settings: Mapping[str, str] | None
+
+    @property
+    def fewest(self) -> int:
+        return min(map(len, self.replicas), default=1)
+
+    @property
+    def in_sync(self) -> int:
+        """As many replicas have every record that was acknowledged."""
+        return int((self.settings or {}).get(IN_SYNC, "1"))
+
+
+def replicas_of_new(sink: Durability, brokers: int) -> int:
+    return max(sink.fewest, min(REPLICAS, brokers))
+
+
+def settings_of_new(sink: Durability, replicas: int) -> dict[str, str]:
+    """At least as safe as the sink. Of two replicas one may be away, unless the sink asks for both of its own."""
+    in_sync = max(sink.in_sync, 2 if replicas >= REPLICAS else 1)
+    return {**_COMPACTION, IN_SYNC: str(min(in_sync, replicas)), UNCLEAN: "false"}
+
+
+def refuse_unsafe(ledger: Durability, sink: Durability) -> None:
+    """Raise the refusal that names everything that is wrong with the ledger topic, with the commands that mend it."""
+    faults = list(_faults(ledger, sink))
+    if faults:
+        raise UnsafeLedger(
+            f"The ledger topic {ledger.topic} {'; '.join(what for what, _ in faults)}.",
+            "It may forget batches that are in the sink: they would be written twice, or the stream could not go on.",
+            " and ".join(dict.fromkeys(command for _, command in faults)) + ".",
+        )
+
+
+def _faults(ledger: Durability, sink: Durability) -> Iterator[tuple[str, str]]:
+    """What is wrong, and the command against it."""
+    if ledger.fewest < sink.fewest:
+        wanted = max(sink.replicas, key=len)[: sink.fewest]
+        yield f"has {ledger.fewest} replica(s), the sink {sink.topic} has {sink.fewest}", _reassign(ledger, wanted)
+    if ledger.settings is None:
+        return
+    repairs: dict[str, str] = {}
+    found: list[str] = []
+    policies = {policy.strip() for policy in ledger.settings.get(POLICY, "").split(",")}
+    if "compact" not in policies:
+        found.append(f"has {POLICY}={ledger.settings.get(POLICY)} and so is not compacted")
+        repairs[POLICY] = "compact"
+    elif "delete" in policies:
+        for name in RETENTION:
+            if (kept := ledger.settings.get(name, "-1")) != "-1":
+                found.append(f"has {POLICY}={ledger.settings[POLICY]} with {name}={kept}, which deletes batches")
+                repairs[POLICY] = "compact"
+    wanted_in_sync = min(sink.in_sync, max(ledger.fewest, sink.fewest))
+    if ledger.in_sync < wanted_in_sync:
+        found.append(f"has {IN_SYNC}={ledger.in_sync}, the sink {sink.topic} has {sink.in_sync}")
+        repairs[IN_SYNC] = str(wanted_in_sync)
+    if ledger.settings.get(UNCLEAN) == "true":
+        found.append(f"has {UNCLEAN}=true, so that a replica that lacks batches may become its leader")
+        repairs[UNCLEAN] = "false"
+    for what in found:
+        yield what, _configure(ledger.topic, repairs)
+
+
+def _configure(topic: str, settings: Mapping[str, str]) -> str:
+    changes = ",".join(f"{name}={value}" for name, value in settings.items())
+    return f"`kafka-configs.sh --bootstrap-server ... --alter --entity-type topics --entity-name {topic} --add-config {changes}`"
+
+
+def _reassign(ledger: Durability, brokers: tuple[int, ...]) -> str:
+    plan = {
+        "version": 1,
+        "partitions": [
+            {"topic": ledger.topic, "partition": number, "replicas": list(brokers)}
+            for number in range(len(ledger.replicas))
+        ],
+    }
+    return (
+        "`kafka-reassign-partitions.sh --bootstrap-server ... --execute --reassignment-json-file ledger.json` with "
+        f"{json.dumps(plan, separators=(',', ':'))} in ledger.json"
+    )
