@@ -21,13 +21,15 @@ POLL_SECONDS = 0.005
 
 
 def reader_config(kafka: Mapping[str, Any]) -> dict[str, Any]:
-    """Consumer settings for short reads: no group, no waiting, no end-of-partition events."""
+    """Consumer settings for short reads: no group, no waiting."""
     return {
         **kafka,
         "group.id": "ckpt-ledger-reader",  # never joined nor committed to: partitions are assigned by hand
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
         "auto.offset.reset": "error",
+        # Tells the end where the position does not: behind what was aborted, with the marker beyond what readers may see.
+        "enable.partition.eof": True,
         "fetch.wait.max.ms": 5,
         "reconnect.backoff.ms": 10,
         "allow.auto.create.topics": False,
@@ -132,13 +134,13 @@ def _bounds(consumer: Any, topic: str, lane: int, seconds: float) -> tuple[int, 
 def _read(
     consumer: Any, topic: str, lane: int, start: int, end: int, seconds: float
 ) -> Iterator[tuple[int, bytes, LedgerRecord | None]]:
-    """Yield what lies in [start, end), by offset and key. It ends where the position is: control records and what
-    compaction has removed have no message.
+    """Yield what lies in [start, end), by offset and key. It ends where the position is, since control records and what
+    compaction has removed have no message; or, later than that, with the event that says that there is no more.
 
     It gives up after so many seconds without progress, however long the whole takes; the time that the receiver spends on a
     record does not count.
     """
-    from confluent_kafka import TopicPartition
+    from confluent_kafka import KafkaError, TopicPartition
 
     if start >= end:
         return
@@ -158,8 +160,10 @@ def _read(
                 if position <= reached:
                     continue
                 reached = position
-            elif message.error():
-                raise SinkError(f"Lane {lane} of the ledger {topic} cannot be read: {message.error().str()}")
+            elif (error := message.error()) is not None and error.code() == KafkaError._PARTITION_EOF:
+                reached = max(reached, message.offset())
+            elif error is not None:
+                raise SinkError(f"Lane {lane} of the ledger {topic} cannot be read: {error.str()}")
             elif message.offset() >= end:
                 return
             else:
