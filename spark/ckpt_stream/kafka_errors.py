@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ckpt_stream.errors import Fenced, SinkError, SinkRejected
@@ -51,8 +51,8 @@ FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 T = TypeVar("T")
 
 
-def patiently(ask: Callable[[], T], seconds: float) -> T:
-    """Ask Kafka again while the answer is an error that passes by itself."""
+def patiently(ask: Callable[[], T], seconds: float, also: Sequence[str] = ()) -> T:
+    """Ask Kafka again while the answer is an error that passes by itself; ``also`` names further ones."""
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + seconds
@@ -60,7 +60,7 @@ def patiently(ask: Callable[[], T], seconds: float) -> T:
         try:
             return ask()
         except KafkaException as e:
-            if e.args[0].name() not in PASSING or time.monotonic() > deadline:
+            if e.args[0].name() not in (*PASSING, *also) or time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
 

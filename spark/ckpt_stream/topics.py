@@ -185,7 +185,8 @@ class Topics:
             return [_settings(futures[resource]) for resource in resources]
 
         try:
-            settings = patiently(ask, ASK_SECONDS)
+            # The topics were found; a broker that has not heard of a new one yet is asked again.
+            settings = patiently(ask, ASK_SECONDS, ("UNKNOWN_TOPIC_OR_PART",))
         except KafkaException as e:
             raise sink_error(e, f"describe the settings of {', '.join(t.name for t in topics)}") from e
         return [Durability(t.name, t.replicas, found) for t, found in zip(topics, settings, strict=True)]

@@ -24,6 +24,9 @@ class Answer:
         self.settings = settings
 
     def result(self) -> dict[str, Any]:
+        if self.settings == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            self.settings = {}  # by the time it is asked again
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
         if isinstance(self.settings, int):
             raise KafkaException(KafkaError(self.settings))
         return {name: SimpleNamespace(value=value) for name, value in self.settings.items()}
@@ -34,8 +37,9 @@ def asked(**answers: dict[str, str] | int) -> Topics:
 
     class Admin:
         def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Answer]:
-            return {resource: Answer(answers[resource.name.replace(".", "_")]) for resource in resources}
+            return {resource: known[resource.name.replace(".", "_")] for resource in resources}
 
+    known = {name: Answer(answer) for name, answer in answers.items()}
     topics = Topics({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
     topics._admin = Admin()
     return topics
@@ -58,6 +62,11 @@ def test_nothing_is_said_where_everything_is_known(caplog: pytest.LogCaptureFixt
     good = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
     _refuse_unsafe(*asked(orders_ledger=good, orders=good).durability(LEDGER, SINK))
     assert caplog.text == ""
+
+
+def test_a_broker_that_has_not_heard_of_a_new_topic_yet_is_asked_again() -> None:
+    ledger, _ = asked(orders_ledger=KafkaError.UNKNOWN_TOPIC_OR_PART, orders={}).durability(LEDGER, SINK)
+    assert ledger.settings == {}
 
 
 def test_any_other_answer_is_an_error_and_not_taken_for_a_missing_right() -> None:
