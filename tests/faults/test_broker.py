@@ -14,6 +14,7 @@ from ckpt_stream.ledger import ledger_topic
 from ckpt_stream.topics import Topics
 from tests.faults.coordinator import coordinating_partition, find_coordinator
 from tests.kafka_io import create_topic, produce, read_all
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.faults
 
@@ -57,7 +58,8 @@ def test_a_frozen_broker_is_alive_but_silent_and_a_waiting_producer_ends_well_af
 
 def test_of_three_copies_of_a_ledger_two_must_have_what_is_acknowledged(kafka_three):
     topics = Topics(kafka_three.client_config())
-    sink = topics.get(create_topic(kafka_three.client_config(), "sink", min_insync_replicas=1), "sink")
+    name = create_topic(kafka_three.client_config(), "sink", min_insync_replicas=1)
+    sink = wait_for(lambda: topics.find(name), "every broker to know the sink")
 
     (ledger,) = topics.durability(topics.ensure_ledger(ledger_topic(sink.name), 2, sink))
 
