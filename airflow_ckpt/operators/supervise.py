@@ -10,13 +10,14 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.operators.base import Done, Event, Pause, Step, StreamOperator, Wait, _moment
-from airflow_ckpt.streams.control import StreamControl
+from airflow_ckpt.streams.control import StillAlive, StreamControl
 from airflow_ckpt.streams.goal import REACHED, TIMEOUT, Goal
 from airflow_ckpt.streams.preflight import PreflightRefused
 from airflow_ckpt.streams.status import BROKEN, ENDED_WELL, NEW, StreamStatus
 
 WHEN_DONE = ("leave", "stop")
-#: So long after a failure a restart that Kafka's or the checkpoint's absence prevents is tried again, at no cost.
+#: So long after a failure a restart that is prevented for the moment (Kafka or the checkpoint is away, the former driver's
+#: end is not confirmed) is tried again, at no cost.
 OUTAGE, OUTAGE_POLL_SECONDS = timedelta(minutes=15), 30.0
 
 
@@ -96,8 +97,9 @@ class SparkStreamSuperviseOperator(StreamOperator):
                 return Pause(plan.seconds, "restart")
             try:
                 status = control.resume(status, allow=self.allow)
-            except PreflightRefused as e:
-                if not e.may_pass or _broken_for(status) > OUTAGE:
+            except (PreflightRefused, StillAlive) as e:
+                passing = isinstance(e, StillAlive) or e.may_pass
+                if not passing or _broken_for(status) > OUTAGE:
                     raise
                 self.log.warning("%s", e)
                 return Pause(OUTAGE_POLL_SECONDS, "restart")

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from urllib3.exceptions import HTTPError
@@ -197,6 +198,10 @@ class KubernetesRunner:
         # Sidecars keep a pod Running when its driver is long gone: the driver's container decides, then the pod.
         if terminated or status.phase in ("Succeeded", "Failed"):
             return _ended(status, terminated)
+        if _is_overdue(pod.metadata):
+            # Its node may be gone, or only cut off: then the driver's heartbeat in the run record still moves.
+            since = pod.metadata.deletion_timestamp.isoformat(timespec="seconds")
+            return DriverState(UNKNOWN, f"it was to be gone by {since}, and no node has confirmed its end")
         waiting = container and container.state and container.state.waiting
         if status.phase == "Pending" or (status.phase == "Running" and waiting):
             return DriverState(WAITING, _why_it_waits(status))
@@ -273,6 +278,18 @@ def _ended(status: Any, terminated: Any) -> DriverState:
         (code or 1) if taken_down else code,
         ended_at=last.finished_at.timestamp() if last and last.finished_at else None,
     )
+
+
+def _is_overdue(metadata: Any) -> bool:
+    """Whether a pod was to be deleted and should be gone, its grace period twice over.
+
+    Kubernetes writes the end of the grace period as the time of deletion; once more is for clocks that differ.
+    """
+    if metadata.deletion_timestamp is None:
+        return False
+    grace = metadata.deletion_grace_period_seconds
+    slack = timedelta(seconds=GRACE_S if grace is None else max(grace, GRACE_S))
+    return bool(datetime.now(UTC) > metadata.deletion_timestamp + slack)
 
 
 def _failed_init_container(status: Any) -> Any:

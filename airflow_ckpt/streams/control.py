@@ -13,7 +13,7 @@ from typing import Any
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.kafka.clients import shared_admin
 from airflow_ckpt.kafka.lag import source_ends
-from airflow_ckpt.runners.base import UNKNOWN, Handle, Launch, Runner, RunnerError, SubmitFailed
+from airflow_ckpt.runners.base import ENDED, UNKNOWN, VANISHED, Handle, Launch, Runner, RunnerError, SubmitFailed
 from airflow_ckpt.streams import intent as intents
 from airflow_ckpt.streams import restarts
 from airflow_ckpt.streams.duration import in_words
@@ -36,6 +36,10 @@ CLAIM_SECONDS = 30.0
 
 class GivenUp(CkptError):
     """The stream has failed for good: the restart strategy allows no more restarts, or none can help."""
+
+
+class StillAlive(RunnerError):
+    """A driver was to be killed, and may still live: none is started beside it."""
 
 
 @dataclass(frozen=True)
@@ -318,7 +322,14 @@ class StreamControl:
             # Another one has ended it and started the next.
             return
         log.info("killing the stalled driver; the batch it is in is done again")
-        self.runner.kill(Handle.from_dict(intent.handle))
+        left = self.runner.kill(Handle.from_dict(intent.handle))
+        if left.state not in (ENDED, VANISHED):
+            raise StillAlive(
+                f"The stalled driver of {self.stream.name} was killed, and is {left.state} ({left.detail or 'no detail'}). "
+                "Nothing was started: with another driver there would be two on one checkpoint. The stream counts as LOST, "
+                "and is resumed, once the driver's end is confirmed or its heartbeat is silent: look at "
+                f"`airflow-ckpt status {self.stream.checkpoint}`, or end the driver ({intent.handle['id']}) by hand."
+            )
 
     def log_tail(self, lines: int = 50) -> str:
         """The end of the newest driver's log, where it can be had from here."""

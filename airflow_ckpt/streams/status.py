@@ -212,13 +212,13 @@ def _living(stream: Stream, seen: Observation, run: RunRecord, intent: SubmitInt
     silent = (seen.now - beat).total_seconds()
     missed = max(run.heartbeat_seconds * MISSED_HEARTBEATS, 1.0)
     alive = _alive(seen, run, intent)
-    if alive is False:
-        detail = seen.driver.detail if seen.driver else "its process is gone"
+    if alive is False or (alive is None and silent > missed):
         if intent and intent.killed:
             return _Judgement(STOPPED, f"killed on request of {intent.killed.get('by')}")
-        return _Judgement(LOST, f"the driver ended without a word: {detail}", beat)
-    if alive is None and silent > missed:
-        return _Judgement(LOST, f"no heartbeat for {in_words(silent)}, and its driver cannot be seen from here", beat)
+        detail = seen.driver.detail if seen.driver else "its process is gone" if alive is False else "nobody sees it"
+        if alive is False:
+            return _Judgement(LOST, f"the driver ended without a word: {detail}", beat)
+        return _Judgement(LOST, f"no heartbeat for {in_words(silent)}, and its driver cannot be seen: {detail}", beat)
     window = stream.stall_window.total_seconds()
     if run.state == records.STARTING:
         begun = datetime.fromisoformat(run.history[0]["time"])

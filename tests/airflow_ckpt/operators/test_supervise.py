@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.operators.supervise import SparkStreamSuperviseOperator
-from airflow_ckpt.streams.control import GivenUp
+from airflow_ckpt.streams.control import GivenUp, StillAlive
 from airflow_ckpt.streams.preflight import PreflightFinding, PreflightRefused
 from tests.airflow_ckpt.operators.fakes import LATER, NOW, Play, a_context, deferred, event, make
 from tests.airflow_ckpt.streams.samples import a_status
@@ -92,6 +92,21 @@ def test_a_supervision_waits_out_an_outage_and_uses_no_restart_for_it(play: Play
 
     control.refusal, control.statuses = None, [a_status("FAILED"), a_status("STARTING")]
     assert deferred(lambda: operator.on_event(context, event(pause, None))).goal == watch.goal
+
+
+def test_a_supervision_waits_for_the_end_of_a_driver_that_it_has_killed(play: Play, slept: list[float]) -> None:
+    now = datetime.now(UTC)
+    control = play("STARTING", plans=[NOW])
+    operator, context = make(SparkStreamSuperviseOperator, deferrable=True, until=timedelta(hours=1)), a_context()
+    watch = deferred(lambda: operator.execute(context))
+    control.statuses = [a_status("STALLED", broken_since=now.isoformat())]
+    control.refusal = StillAlive("its node does not answer")
+    pause = deferred(lambda: operator.on_event(context, event(watch, a_status("STALLED"), "failed")))
+    assert (pause.pause, pause.then) == (True, "restart")
+
+    control.statuses = [a_status("STALLED", broken_since=(now - timedelta(minutes=16)).isoformat())]
+    with pytest.raises(StillAlive):
+        operator.on_event(context, event(pause, None))
 
 
 def test_a_supervision_gives_a_stream_that_broke_again_its_pause(play: Play) -> None:

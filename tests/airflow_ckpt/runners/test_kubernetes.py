@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,45 @@ def test_a_pod_on_a_node_that_does_not_report_is_no_verdict(server: Server, clus
     assert runner(server).look(HANDLE).state == UNKNOWN
 
 
+def dying(cluster: Cluster, since: float, grace: float | None = 10, *args: Any, **fields: Any) -> None:
+    """A pod whose time to end was over so many seconds ago: Kubernetes writes the end of the grace period into it."""
+    over_at = datetime.now(UTC) - timedelta(seconds=since)
+    known = {"deletionTimestamp": over_at.isoformat(), "deletionGracePeriodSeconds": grace}
+    cluster.add(*args, **fields)["metadata"].update(known)
+
+
+@pytest.mark.parametrize(("since", "grace"), [(-8, 10), (8, 10), (25, 30)])
+def test_a_pod_that_is_being_deleted_runs_as_long_as_its_node_may_take(
+    server: Server, cluster: Cluster, since: float, grace: float
+) -> None:
+    dying(cluster, since, grace)
+
+    state = runner(server).look(HANDLE)
+
+    assert (state.state, state.detail) == (RUNNING, "is being deleted")
+
+
+@pytest.mark.parametrize("grace", [10, None])
+@pytest.mark.parametrize("phase", ["Running", "Pending"])
+def test_a_deletion_that_its_node_does_not_confirm_is_no_verdict(
+    server: Server, cluster: Cluster, phase: str, grace: float | None
+) -> None:
+    dying(cluster, 60, grace, phase)
+
+    state = runner(server).look(HANDLE)
+
+    assert (state.state, state.live) == (UNKNOWN, False)
+    assert "no node has confirmed its end" in state.detail
+
+
+def test_a_driver_that_ended_has_ended_however_long_ago_its_deletion_was_ordered(
+    server: Server, cluster: Cluster
+) -> None:
+    dying(cluster, 60, 10, "Running", container(over(143)))
+
+    assert runner(server).look(HANDLE).state == ENDED
+
+
 def test_a_404_of_another_web_server_says_nothing_about_the_driver(server: Server) -> None:
     server.instead = Answer(404, "<html>nginx: not found</html>")
 
@@ -418,11 +458,18 @@ def test_a_pod_that_another_took_the_place_of_meanwhile_is_not_killed(server: Se
 
 def test_a_kill_does_not_wait_for_ever(server: Server, cluster: Cluster) -> None:
     cluster.obedient = False
-    cluster.add()["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:30Z"
+    dying(cluster, -10)
 
     state = runner(server).kill(HANDLE, wait=0.2)
 
     assert (state.state, state.detail) == (RUNNING, "is being deleted")
+
+
+def test_a_kill_whose_end_no_node_confirms_is_not_called_one(server: Server, cluster: Cluster) -> None:
+    cluster.obedient = False
+    dying(cluster, 60)
+
+    assert runner(server).kill(HANDLE, wait=0.2).state == UNKNOWN
 
 
 def test_without_a_wait_only_the_order_is_sent(server: Server, cluster: Cluster) -> None:

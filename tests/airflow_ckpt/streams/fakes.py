@@ -41,6 +41,8 @@ class FakeRunner:
         self.before: Callable[[str], None] = lambda token: None
         self.after: Callable[[str], None] = lambda token: None
         self.on_kill: Callable[[str], None] = lambda token: None
+        #: How a driver is after it was killed.
+        self.after_kill = DriverState(ENDED, "exit code 143 (SIGTERM)", 143)
 
     def properties(self, token: str) -> Mapping[str, str]:
         return {}
@@ -64,7 +66,7 @@ class FakeRunner:
     def kill(self, handle: Handle, *, wait: float = 30.0) -> DriverState:
         self.on_kill(handle.token)
         self.killed.append(handle.token)
-        self.drivers[handle.token] = DriverState(ENDED, "exit code 143 (SIGTERM)", 143)
+        self.drivers[handle.token] = self.after_kill
         return self.drivers[handle.token]
 
     def log_tail(self, handle: Handle, lines: int = 50) -> str:

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airflow_ckpt.exceptions import CkptError
-from airflow_ckpt.runners.base import VANISHED, DriverState, SubmitFailed
+from airflow_ckpt.runners.base import RUNNING, UNKNOWN, VANISHED, DriverState, SubmitFailed
 from airflow_ckpt.streams import control as control_module
-from airflow_ckpt.streams.control import GivenUp
+from airflow_ckpt.streams.control import GivenUp, StillAlive
 from airflow_ckpt.streams.preflight import Facts, PreflightRefused
 from airflow_ckpt.streams.restart import FixedDelay, NoRestart
 from airflow_ckpt.streams.restarts import read_history
@@ -141,6 +141,24 @@ def test_a_stalled_driver_is_killed_before_the_next_is_started(world: Deployment
     assert (len(world.runner.started), world.runner.killed) == (2, [first])
     assert kinds(world) == ["submit", "restart"]
     assert world.files.read(records.STOP) is None
+
+
+@pytest.mark.parametrize("state", [RUNNING, UNKNOWN])
+def test_a_stalled_driver_whose_end_nobody_confirms_has_no_successor(world: Deployment, state: str) -> None:
+    stalled(world)
+    world.runner.after_kill = DriverState(state, "its node does not answer")
+    control = world.control()
+    with pytest.raises(StillAlive, match=r"its node does not answer.*would be two"):
+        control.resume(control.status())
+    assert (len(world.runner.started), kinds(world)) == (1, ["submit"])
+
+
+def test_a_stalled_driver_that_is_gone_when_it_is_to_be_killed_is_restarted(world: Deployment) -> None:
+    stalled(world)
+    world.runner.after_kill = DriverState(VANISHED, "no such pod")
+    control = world.control()
+    control.resume(control.status())
+    assert len(world.runner.started) == 2
 
 
 def test_a_stalled_stream_whose_restart_is_interrupted_is_still_to_be_resumed(

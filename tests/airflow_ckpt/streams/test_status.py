@@ -244,6 +244,13 @@ def test_missed_heartbeats_do_not_mean_lost_while_the_driver_is_seen_alive() -> 
     assert status(20 + DEAD_AFTER + 1, **seen).state == IDLE
 
 
+def test_a_driver_that_was_to_be_killed_and_is_silent_where_it_cannot_be_seen_is_stopped_and_not_lost() -> None:
+    seen: dict[str, Any] = {"intent": an_intent(killed={"by": "ann", "time": text(18)}), "driver": UNKNOWN}
+    assert status(20 + DEAD_AFTER, run=running(20), lag=a_lag(3), **seen).state == RUNNING
+    found = status(20 + DEAD_AFTER + 1, run=running(20), lag=a_lag(3), **seen)
+    assert (found.state, "ann" in found.reason) == (STOPPED, True)
+
+
 def test_a_driver_that_lives_without_a_heartbeat_for_longer_than_the_window_is_stalled() -> None:
     seen: dict[str, Any] = {"intent": an_intent(), "driver": LIVES, "run": running(20), "lag": a_lag(0)}
     found = status(20 + WINDOW + 1, **seen)
