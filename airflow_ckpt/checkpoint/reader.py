@@ -78,6 +78,11 @@ class Checkpoint:
     kept: int = 0
     findings: tuple[CheckpointFinding, ...] = ()
 
+    @property
+    def position(self) -> Offsets:
+        """Offsets where a restart goes on to read: behind the last committed batch, else where the first one began."""
+        return self.start if self.committed is None else self.committed_offsets
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 

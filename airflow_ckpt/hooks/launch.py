@@ -39,8 +39,8 @@ def _fill(
     folder: Path, stream: Stream, order: Order, connections: Connections, runner: Runner, settings: Settings
 ) -> Launch:
     document = dict(order.document or json.loads(stream.document(connections.kafka, order.token)))
-    if order.accept_data_loss:
-        document["accept_data_loss"] = True
+    if order.accepted_loss:
+        document["accepted_loss"] = [one.as_dict() for one in order.accepted_loss]
     write_private(folder / "stream.json", json.dumps(document, indent=1))
     secret_files = write_secrets(folder, connections.kafka)
     application = _application(stream, order.application or stream.application, settings, folder)

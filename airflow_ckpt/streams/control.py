@@ -21,9 +21,10 @@ from airflow_ckpt.streams.facts import gather
 from airflow_ckpt.streams.goal import FAILED, REACHED, TIMEOUT, WAITING, Goal, Outcome
 from airflow_ckpt.streams.intent import SubmitIntent
 from airflow_ckpt.streams.observe import Sources, look, look_at_driver
-from airflow_ckpt.streams.preflight import DATA_LOST, DRIVER_ALIVE, LEDGER, PreflightFinding, check, refuse_unsafe
+from airflow_ckpt.streams.preflight import DRIVER_ALIVE, LEDGER, PreflightFinding, check, refuse_unsafe
 from airflow_ckpt.streams.status import BROKEN, HEALTHY, NEW, STALLED, StreamStatus
 from ckpt_stream import run_record as records
+from ckpt_stream.data_loss import Lost
 from ckpt_stream.run_record import RESTART, SUBMIT
 from ckpt_stream.security import client_settings
 
@@ -57,7 +58,8 @@ class Order:
     """What a launch is to be made for."""
 
     token: str
-    accept_data_loss: bool = False
+    #: What the source has lost and a user has accepted: the run goes on behind exactly this.
+    accepted_loss: tuple[Lost, ...] = ()
     #: For a job beside the stream: its document instead of the stream's, and its application if it is another one.
     document: Mapping[str, Any] | None = None
     application: str | None = None
@@ -227,14 +229,14 @@ class StreamControl:
         if submission is not None and restarts.last_submission(history) != submission:
             restarts.note(self.sources.files, restarts.ATTACH, "", by=self.by, submission=submission)
 
-    def _check(self, status: StreamStatus, allow: Sequence[str]) -> bool:
-        """Raise for what speaks against a start. True: records are lost already, and somebody has accepted it."""
+    def _check(self, status: StreamStatus, allow: Sequence[str]) -> tuple[Lost, ...]:
+        """Raise for what speaks against a start. Returns what the source has lost, which `allow` accepts."""
         findings = self.preflight(status)
         for finding in findings:
             allowed = finding.unsafe and finding.kind in allow
             log.warning("preflight%s: %s", " (allowed)" if allowed else "", finding)
         refuse_unsafe(self.stream, findings, allow)
-        return any(finding.kind == DATA_LOST for finding in findings)
+        return tuple(one for finding in findings for one in finding.lost)
 
     def _start(self, token: str, runner: Runner, launch: Launch, number: int) -> StreamStatus:
         files = self.sources.files

@@ -22,7 +22,7 @@ from ckpt_stream.topics import Topics
 def gather(sources: Sources, status: StreamStatus) -> Facts:
     """Ask everybody once. Who does not answer becomes a finding, not an exception."""
     try:
-        checkpoint: Checkpoint | None = read_checkpoint(sources.files)
+        checkpoint: Checkpoint | None = read_checkpoint(sources.files, with_start=True)
         checkpoint_error = ""
     except OSError as e:
         checkpoint, checkpoint_error = None, f"The checkpoint {sources.stream.checkpoint} cannot be read: {e}."
@@ -41,7 +41,7 @@ def _with_kafka(sources: Sources, status: StreamStatus, checkpoint: Checkpoint |
     ends = source_ends(admin, config.source, config.source_pattern)
     wanted = [config.sink, *([config.dead_letter_topic] if config.dead_letter_topic else [])]
     missing = [topic for topic in wanted if partitions_of(admin, topic) is None]
-    offsets = checkpoint.committed_offsets if checkpoint else {}
+    offsets = checkpoint.position if checkpoint else {}
     refusal = None
     if config.guarantee != AT_LEAST_ONCE and config.sink not in missing and not error:
         refusal = _reconcile(sources, kafka)

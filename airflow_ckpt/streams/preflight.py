@@ -13,15 +13,16 @@ from airflow_ckpt.kafka.offsets import Ends
 from airflow_ckpt.streams.duration import in_words, to_timedelta
 from airflow_ckpt.streams.status import HEALTHY, STALLED, StreamStatus
 from airflow_ckpt.streams.stream import Stream
+from ckpt_stream.data_loss import Lost, find_lost
 from ckpt_stream.errors import Refused, StreamError
 
 DRIVER_ALIVE, DATA_LOST, DATA_SOON_LOST = "driver_alive", "data_lost", "data_soon_lost"
 LEDGER, PARTITIONS_GONE, PARTITIONS_ADDED = "ledger", "partitions_gone", "partitions_added"
 TOPIC_MISSING, KAFKA, CHECKPOINT = "topic_missing", "kafka_unreachable", "checkpoint_unreadable"
-TRANSACTION_TIMEOUT = "transaction_timeout"
+TRANSACTION_TIMEOUT, HEAD_TRIMMED, TOPICS_GONE = "transaction_timeout", "head_trimmed", "topics_gone"
 KINDS = (
     DRIVER_ALIVE, DATA_LOST, DATA_SOON_LOST, LEDGER, PARTITIONS_GONE, PARTITIONS_ADDED, TOPIC_MISSING, KAFKA, CHECKPOINT,
-    TRANSACTION_TIMEOUT,
+    TRANSACTION_TIMEOUT, HEAD_TRIMMED, TOPICS_GONE,
 )  # fmt: skip
 #: Less time than this until retention passes the checkpoint is worth a warning.
 SOON_SECONDS = 24 * 3600.0
@@ -40,6 +41,8 @@ class PreflightFinding:
     unsafe: bool = True
     #: True: it may be gone at the next look, without anybody's doing.
     passing: bool = False
+    #: What the source has lost: allowed, the run goes on behind exactly this.
+    lost: tuple[Lost, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.what} {self.risk} What helps: {self.helps}"
@@ -149,37 +152,44 @@ def _topics(stream: Stream, facts: Facts) -> Iterator[PreflightFinding]:
 
 
 def _source(stream: Stream, facts: Facts) -> Iterator[PreflightFinding]:
-    offsets = facts.checkpoint.committed_offsets if facts.checkpoint else {}
-    if not offsets:
+    position = facts.checkpoint.position if facts.checkpoint else {}
+    if not position or not facts.source:  # without any topic, that is what is said
         return
-    for topic, ends in facts.source.items():
-        if ends is None:
-            continue
-        known = {int(p): offset for p, offset in offsets.get(topic, {}).items()}
-        yield from _partitions(topic, known, ends)
-        for partition, offset in sorted(known.items()):
-            earliest = ends.earliest.get(partition)
-            if earliest is not None and earliest > offset:
-                yield PreflightFinding(
-                    DATA_LOST,
-                    f"{topic}-{partition}: the checkpoint goes on at offset {offset}, the topic begins at {earliest}.",
-                    f"{earliest - offset} offsets ({offset} to {earliest - 1}) were deleted before they were read: "
-                    "their records are lost.",
-                    "put them back from elsewhere and start over; or accept the loss by allowing this finding.",
-                )
-            else:
+    there = {topic: ends for topic, ends in facts.source.items() if ends is not None}
+    lost = find_lost(position, {topic: ends.earliest for topic, ends in there.items()})
+    for topic in sorted({*position, *there}):
+        of_topic = [one for one in lost if one.topic == topic]
+        if topic not in facts.source:
+            yield _topic_gone(topic, of_topic)
+        elif topic in there:
+            yield from _partitions(topic, position.get(topic, {}), there[topic], of_topic)
+            harmed = {one.partition for one in of_topic}
+            for partition in sorted({int(p) for p in position.get(topic, {})} - harmed):
                 yield from _soon(topic, partition, facts)
 
 
-def _partitions(topic: str, known: Mapping[int, int], ends: Ends) -> Iterator[PreflightFinding]:
-    if gone := sorted(set(known) - set(ends.stable)):
+def _topic_gone(topic: str, lost: Sequence[Lost]) -> PreflightFinding:
+    ends = ", ".join(f"{one.partition} at {one.start}" for one in lost)
+    return PreflightFinding(
+        TOPICS_GONE,
+        f"The checkpoint goes on in the topic {topic} (partition {ends}), and the source has no such topic any more.",
+        "What was written to it after that is lost unread, and Spark would end every run over it.",
+        "find out who deleted it, or correct the stream's source; or go on without it by allowing this finding.",
+        lost=tuple(lost),
+    )
+
+
+def _partitions(topic: str, known: Mapping[str, int], ends: Ends, lost: Sequence[Lost]) -> Iterator[PreflightFinding]:
+    if gone := [one for one in lost if one.end is None]:
         yield PreflightFinding(
             PARTITIONS_GONE,
-            f"{topic} has no partition {', '.join(map(str, gone))} any more; the checkpoint has read from it.",
+            f"{topic} has no partition {', '.join(str(one.partition) for one in gone)} any more; the checkpoint has read "
+            "from it.",
             "The topic was deleted and made again: offsets in the checkpoint point to records that are not there.",
             "find out who did it; start over with a new checkpoint and sink_id.",
+            lost=tuple(gone),
         )
-    if added := sorted(set(ends.stable) - set(known)):
+    if added := sorted(p for p in ends.stable if str(p) not in known):
         yield PreflightFinding(
             PARTITIONS_ADDED,
             f"{topic} has new partitions: {', '.join(map(str, added))}.",
@@ -187,6 +197,27 @@ def _partitions(topic: str, known: Mapping[int, int], ends: Ends) -> Iterator[Pr
             "nothing, if that was planned.",
             unsafe=False,
         )
+    for one in lost:
+        if one.end is None:
+            continue
+        count, where = one.end - one.start, f"{topic}-{one.partition}"
+        if str(one.partition) in known:
+            yield PreflightFinding(
+                DATA_LOST,
+                f"{where}: the checkpoint goes on at offset {one.start}, the topic begins at {one.end}.",
+                f"{count} offsets ({one.start} to {one.end - 1}) were deleted before they were read: their records are lost.",
+                "put them back from elsewhere and start over; or accept the loss by allowing this finding.",
+                lost=(one,),
+            )
+        else:
+            yield PreflightFinding(
+                HEAD_TRIMMED,
+                f"{where} is new to the stream, and begins at offset {one.end}.",
+                f"{count} offsets (0 to {one.end - 1}) were deleted before the stream knew of it, and Spark would end every run "
+                "over it.",
+                "put them back from elsewhere; or read the partition from its first record by allowing this finding.",
+                lost=(one,),
+            )
 
 
 def _soon(topic: str, partition: int, facts: Facts) -> Iterator[PreflightFinding]:

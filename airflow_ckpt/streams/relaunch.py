@@ -58,8 +58,8 @@ def relaunch(stream: Stream, order: Order, intent: SubmitIntent | None, kafka: M
     shutil.copytree(old, new, ignore=shutil.ignore_patterns(*_TRACES))
     new.chmod(0o700)
     document = json.loads(stream.document(kafka, order.token))
-    if order.accept_data_loss:
-        document["accept_data_loss"] = True
+    if order.accepted_loss:
+        document["accepted_loss"] = [one.as_dict() for one in order.accepted_loss]
     write_private(new / "stream.json", json.dumps(document, indent=1))
     argv = [str(part).replace(str(old), str(new)) for part in intent.command["argv"]]
     secret_files = write_secrets(new, kafka)

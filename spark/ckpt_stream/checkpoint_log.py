@@ -121,6 +121,18 @@ def _source(line: str, version: str, what: str) -> Any:
     return None if line.strip() == VOID else _check_offsets(_json(line, what), what)
 
 
+def with_offsets(text: str, offsets: Mapping[str, Mapping[str, int]], watermark_ms: int, timestamp_ms: int) -> str:
+    """An entry of the offset log made from another one of the same query: the Kafka source ends at other offsets."""
+    before = parse_offsets(text)
+    lines = text.splitlines()
+    meta = {**json.loads(lines[1]), "batchWatermarkMs": watermark_ms, "batchTimestampMs": timestamp_ms}
+    sources = []
+    for line, source in zip(lines[2:], before.sources, strict=True):
+        name = line.partition("{")[0] if before.version == "v2" else ""
+        sources.append(f"{name}{json.dumps(offsets)}" if isinstance(source, dict) else line)
+    return "\n".join([before.version, json.dumps(meta), *sources])
+
+
 def parse_commit(text: str, what: str = "commit log") -> CommitLog:
     """Parse ``commits/N``; version 2 adds the state stores' unique ids."""
     version, lines = _version_and_lines(text, what)

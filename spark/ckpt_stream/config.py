@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from ckpt_stream.data_loss import Lost, from_document
 from ckpt_stream.errors import ConfigError
 from ckpt_stream.ledger import ledger_topic
 from ckpt_stream.security import is_secret
@@ -76,8 +77,8 @@ class StreamConfig:
     audit: str = "none"
     ledger_history: int = 1000
     include_headers: bool = False
-    #: For one run, by somebody's decision: go on although retention has deleted records that were never read.
-    accept_data_loss: bool = False
+    #: For one run, by a user's decision: unread ranges of the source that are gone, and that the run may go on behind.
+    accepted_loss: tuple[Lost, ...] = ()
     source_options: Mapping[str, str] = field(default_factory=dict)
     application_version: str = ""
     #: Given by the submitter, so that it finds its run again.
@@ -95,6 +96,10 @@ class StreamConfig:
         _check_names(self)
         _check_topics(self)
         _check_values(self)
+        try:
+            _set(self, "accepted_loss", from_document(self.accepted_loss))
+        except ValueError as e:
+            raise ConfigError(f"accepted_loss: {e}.") from e
         for name, least in (("start_offsets", LATEST_OR_EARLIEST), ("stop_at", 0)):
             _set(self, name, _offsets(self, name, least))
 
@@ -108,9 +113,10 @@ def _check_types(c: StreamConfig) -> None:
     for kinds, what, names in (
         (str, "a text", ("name", "checkpoint", "sink", "sink_id", "group", "token", "application_version")),
         (str | None, "a text", ("source_pattern", "dead_letter_topic")),
-        (bool, "true or false", ("drain", "include_headers", "accept_data_loss")),
+        (bool, "true or false", ("drain", "include_headers")),
         (Mapping, "an object of names and values", ("kafka", "stop_at", "start_offsets", "source_options", "options")),
         (list | tuple, "a topic or a list of topics", ("source",)),
+        (list | tuple, "a list of ranges", ("accepted_loss",)),
     ):
         for name in names:
             if not isinstance(value := getattr(c, name), kinds):

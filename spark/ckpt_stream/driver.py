@@ -15,8 +15,8 @@ from ckpt_stream import restart_history
 from ckpt_stream import run_record as records
 from ckpt_stream.config import AT_LEAST_ONCE, SECRETS_PROPERTY, StreamConfig, find_document, from_json, kafka_settings
 from ckpt_stream.decision import CheckpointEnd, Intent, Reconciliation
-from ckpt_stream.errors import ConfigError, SinkRecreated
-from ckpt_stream.failure import describe
+from ckpt_stream.errors import ConfigError, SinkRecreated, StreamError
+from ckpt_stream.failure import describe, is_data_loss
 from ckpt_stream.files import CheckpointFiles
 from ckpt_stream.lane import LaneSpec
 from ckpt_stream.lease import read_other, refuse_if_alive, this_driver
@@ -29,6 +29,7 @@ from ckpt_stream.run_record import RunRecord
 from ckpt_stream.security import client_settings, java_settings
 from ckpt_stream.sink import LaneBatches, Sink, write_at_least_once
 from ckpt_stream.source import keeps_state, read, refuse_unsafe, start_options
+from ckpt_stream.source_gap import GapBatch, SourceGap
 from ckpt_stream.start_of_run import Start, begin, checkpoint_end
 from ckpt_stream.topics import Topics
 from ckpt_stream.watch import Watch
@@ -100,6 +101,7 @@ class Driver:
         self.files = CheckpointFiles(spark, config.checkpoint)
         self.record = self._new_record()
         self.sink: Sink | None = None
+        self._gap: SourceGap | None = None
         self._known_runs: dict[str, RunRecord] = {}
         #: What this run goes on from.
         self._committed: Offsets = {}
@@ -118,6 +120,17 @@ class Driver:
             return 1, f"{name} FAILED: {failure.error}: {failure.message}"
         self._enter(state)
         return 0, f"{name} {state}"
+
+    def _cause(self, error: BaseException) -> BaseException:
+        """The error, or the refusal that names what was lost when that is why Spark gave up."""
+        if self._gap is None or not is_data_loss(error, self.sink.progress if self.sink else None):
+            return error
+        try:
+            lost = self._gap.find()
+        except Exception as e:
+            log.warning("what the source has lost cannot be found out: %s", e)
+            return error
+        return self._gap.refusal(lost) if lost else error
 
     def _live(self) -> str:
         self._enter(records.STARTING)
@@ -138,12 +151,18 @@ class Driver:
         try:
             if start.checkpoint.committed is not None and start.end:
                 mirror.restored(start.checkpoint.committed, start.end)
-            query = self._start_query(topics, start)
-            assert self.sink is not None  # noqa: S101 - set by _start_query
-            self.record.query_id = str(query.id)
-            self._enter(records.RUNNING)
-            watch = Watch(query, self.sink.progress, self.files, self.record, mirror, self.config, self._driver_pids())
-            return watch.until_the_end()
+            sink = self.sink = self._build_sink(topics, start)
+            gap = self._gap = SourceGap(self.files, topics, self.config)
+            in_sink = len(start.reconciliation.to_finish) < self.config.lanes
+            for step in gap.batches(in_sink=in_sink):
+                state = self._watch_over(self._start_over_gap(sink, gap, step), sink, mirror)
+                if sink.progress.stopping:
+                    return state
+            return self._watch_over(self._start_query(topics, start, sink), sink, mirror)
+        except Exception as e:
+            if (cause := self._cause(e)) is not e:
+                raise cause from e
+            raise
         finally:
             mirror.close()
             topics.close()
@@ -172,7 +191,31 @@ class Driver:
         c = self.config
         return Intent(c.sink_id, query_id, c.lanes, 0, "", c.sink, self._topic_id)
 
-    def _start_query(self, topics: Topics, start: Start) -> Any:
+    def _watch_over(self, query: Any, sink: Sink, mirror: OffsetMirror) -> str:
+        self.record.query_id = str(query.id)
+        if self.record.state != records.RUNNING:
+            self._enter(records.RUNNING)
+        return Watch(
+            query, sink.progress, self.files, self.record, mirror, self.config, self._driver_pids()
+        ).until_the_end()
+
+    def _start_over_gap(self, sink: Sink, gap: SourceGap, step: GapBatch) -> Any:
+        """A query of one batch that does not fail on lost records: they are known and accepted."""
+
+        def one_batch(rows: DataFrame, batch: int) -> None:
+            if batch != step.batch:
+                raise StreamError(
+                    f"Spark ran batch {batch} in place of {step.batch}, which passes over an accepted loss."
+                )
+            sink(rows, batch, source_lost=step.as_planned)
+            if step.as_planned:
+                # More may have been lost while it was read; without its commit-log entry a later start finds it.
+                gap.refuse_unless_accepted(batch)
+
+        rows = self._transformed(read(self.spark, self.config, self.kafka, {}, over_a_gap=True))
+        return self._writer(rows, one_batch).trigger(once=True).start()
+
+    def _start_query(self, topics: Topics, start: Start, sink: Sink) -> Any:
         config = self.config
         where: Mapping[str, str] = {}
         if start.checkpoint.newest is None:
@@ -185,18 +228,20 @@ class Driver:
                 'start="ledger" is for stateless streams: this transform keeps state, which was lost with the checkpoint, '
                 "and its results would begin at zero. Put the checkpoint back, or start over with a new sink and sink_id."
             )
-        self.sink = self._build_sink(topics, start)
-        writer = (
-            rows.writeStream.queryName(config.name)
-            .outputMode(config.output_mode or "append")
-            .option("checkpointLocation", config.checkpoint)
-            .foreachBatch(self.sink)
-        )
+        writer = self._writer(rows, sink)
         if config.drain:
             writer = writer.trigger(availableNow=True)
         elif config.trigger_interval > 0:
             writer = writer.trigger(processingTime=f"{int(config.trigger_interval * 1000)} milliseconds")
         return writer.start()
+
+    def _writer(self, rows: DataFrame, write: Callable[[DataFrame, int], None]) -> Any:
+        return (
+            rows.writeStream.queryName(self.config.name)
+            .outputMode(self.config.output_mode or "append")
+            .option("checkpointLocation", self.config.checkpoint)
+            .foreachBatch(write)
+        )
 
     def _transformed(self, events: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
@@ -263,6 +308,7 @@ class Driver:
         jvm: Any = self.spark._jvm
         settings = asdict(config)
         settings["kafka"] = {"bootstrap.servers": config.kafka["bootstrap.servers"]}
+        del settings["accepted_loss"]  # it belongs to this run alone
         return RunRecord(
             run=records.run_name(datetime.now(UTC), token),
             stream=config.name,

@@ -69,6 +69,10 @@ class DriverAlive(Refused):
     """Another driver is alive on the same checkpoint."""
 
 
+class DataLost(Refused):
+    """The source holds records no more that the stream has not read, and nobody has accepted their loss."""
+
+
 class UnsafeSetting(Refused):
     """A setting breaks the exactly-once guarantee."""
 

@@ -12,6 +12,8 @@ from ckpt_stream.sink import Progress
 _OURS = re.compile(r"ckpt_stream\.\w+\.(\w+): (.+)")
 #: Where an error may be defined that is raised in a task, so that only its name and words reach the driver.
 _HOMES = (errors, ledger, checkpoint_log)
+#: How Spark begins to say that its Kafka source has lost records; the error's class and name are not always in its text.
+_DATA_LOSS = ("Some data may have been lost", "KAFKA_DATA_LOSS")
 #: Spark's own errors that no restart cures.
 _HOPELESS = (
     "STREAM_FAILED_INCOMPATIBLE",
@@ -23,10 +25,17 @@ _HOPELESS = (
     "TopicAuthorizationException",
     "GroupAuthorizationException",
     "SaslAuthenticationException",
+    *_DATA_LOSS,
 )
 LONGEST_MESSAGE = 2000
 _FRAME = re.compile(r"\s*(at [\w.$]+|\.\.\. \d+ more)")
 _TRACEBACK = "Traceback (most recent call last):"
+
+
+def is_data_loss(error: BaseException, progress: Progress | None) -> bool:
+    """Whether Spark ended the query because its source has lost records."""
+    text = f"{error}\n{progress.error if progress else ''}"
+    return any(words in text for words in _DATA_LOSS)
 
 
 def describe(error: BaseException, progress: Progress | None) -> Failure:

@@ -15,7 +15,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ckpt_stream.checkpoint_log import parse_initial_offsets, parse_offsets
@@ -137,8 +137,7 @@ class _Work:
     """One recomputation."""
 
     def __init__(self, spark: SparkSession, config: StreamConfig, transform: Transform) -> None:
-        # Records deleted before they were read again are no reason to go on here.
-        self.spark, self.config = spark, replace(config, accept_data_loss=False)
+        self.spark, self.config = spark, config
         self.transform = transform
         self.kafka = kafka_settings(config, spark.conf.get(SECRETS_PROPERTY, None))
         self.files = CheckpointFiles(spark, config.checkpoint)

@@ -121,13 +121,13 @@ class Sink:
         self._previous_end: tuple[int, Offsets] | None = None
         self._last_ended = float("-inf")
 
-    def __call__(self, rows: DataFrame, batch: int) -> None:
+    def __call__(self, rows: DataFrame, batch: int, *, source_lost: bool = False) -> None:
         progress = self.progress
         try:
             self._pause(batch)
             with progress.lock:
                 progress.current = (batch, time.monotonic())
-            done = self._one_batch(rows, batch)
+            done = self._one_batch(rows, batch, source_lost=source_lost)
         except BaseException as e:
             with progress.lock:
                 progress.error = e
@@ -145,7 +145,7 @@ class Sink:
         if self.progress.stopping:
             raise StopBeforeBatch(f"batch {batch} is left to the next run")
 
-    def _one_batch(self, rows: DataFrame, batch: int) -> BatchDone:
+    def _one_batch(self, rows: DataFrame, batch: int, *, source_lost: bool = False) -> BatchDone:
         started = now()
         text = self._files.read(f"offsets/{batch}")
         if text is None:
@@ -165,6 +165,7 @@ class Sink:
             end=end,
             offsets=text,
             sink_start=sink_start,
+            source_lost=source_lost,
             # The one lane that there is holds the batch whole.
             may_differ=intent.lanes == 1,
         )

@@ -49,13 +49,12 @@ def refuse_unsafe(config: StreamConfig, spark_conf: Mapping[str, str]) -> None:
         )
 
 
-def reader_options(config: StreamConfig, kafka: Mapping[str, Any]) -> dict[str, str]:
+def reader_options(config: StreamConfig, kafka: Mapping[str, Any], *, over_a_gap: bool = False) -> dict[str, str]:
+    """Options of Spark's reader. Only one that is to pass over an accepted loss, in a batch of its own, may lose records."""
     options = dict(FETCH_DEFAULTS)
     options.update({f"kafka.{name}": value for name, value in java_settings(kafka).items()})
     options.update(config.source_options)
-    options.update(
-        {"kafka.isolation.level": "read_committed", "failOnDataLoss": str(not config.accept_data_loss).lower()}
-    )
+    options.update({"kafka.isolation.level": "read_committed", "failOnDataLoss": "false" if over_a_gap else "true"})
     if config.source_pattern:
         options["subscribePattern"] = config.source_pattern
     else:
@@ -67,8 +66,16 @@ def reader_options(config: StreamConfig, kafka: Mapping[str, Any]) -> dict[str, 
     return options
 
 
-def read(spark: SparkSession, config: StreamConfig, kafka: Mapping[str, Any], start: Mapping[str, str]) -> DataFrame:
-    return spark.readStream.format("kafka").options(**reader_options(config, kafka), **start).load()
+def read(
+    spark: SparkSession,
+    config: StreamConfig,
+    kafka: Mapping[str, Any],
+    start: Mapping[str, str],
+    *,
+    over_a_gap: bool = False,
+) -> DataFrame:
+    options = reader_options(config, kafka, over_a_gap=over_a_gap)
+    return spark.readStream.format("kafka").options(**options, **start).load()
 
 
 def start_options(

@@ -269,6 +269,30 @@ class Topics:
             )
         return {t: sorted(metadata.topics[t].partitions) for t in sorted(wanted)}
 
+    def earliest(self, partitions: Mapping[str, list[int]]) -> dict[str, dict[int, int]]:
+        """The first offset that each partition holds."""
+        from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        spec: Any = OffsetSpec
+        asked = {TopicPartition(t, p): spec.earliest() for t, numbers in partitions.items() for p in numbers}
+        if not asked:
+            return {}
+
+        def ask() -> dict[str, dict[int, int]]:
+            found: dict[str, dict[int, int]] = {}
+            listed = self._admin.list_offsets(
+                asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_SECONDS
+            )
+            for partition, future in listed.items():
+                found.setdefault(partition.topic, {})[partition.partition] = future.result().offset
+            return found
+
+        try:
+            return patiently(ask, ASK_SECONDS)
+        except KafkaException as e:
+            raise sink_error(e, f"ask where {', '.join(sorted(partitions))} begin") from e
+
 
 def _settings(future: Any) -> dict[str, str] | None:
     from confluent_kafka import KafkaException

@@ -17,6 +17,7 @@ from ckpt_stream.checkpoint_log import (
     parse_initial_offsets,
     parse_metadata,
     parse_offsets,
+    with_offsets,
 )
 
 pytestmark = pytest.mark.unit
@@ -191,3 +192,11 @@ def test_no_text_leads_to_another_error(parse: Callable[[str], Any], text: str) 
         return
     offsets = parsed.kafka if parse is parse_offsets else parsed if parse is parse_initial_offsets else {}
     assert all(type(offset) is int for partitions in offsets.values() for offset in partitions.values())
+
+
+@pytest.mark.parametrize("text", [OFFSETS, f'v2\n{META}\n0:{{"orders":{{"0":5}}}}\n1:-'])
+def test_an_entry_made_from_another_differs_in_offsets_and_time_alone(text: str) -> None:
+    before, after = parse_offsets(text), parse_offsets(with_offsets(text, {"orders": {"0": 9}}, 17, 18))
+    assert after.kafka == {"orders": {"0": 9}}
+    assert (after.watermark_ms, after.timestamp_ms) == (17, 18)
+    assert (after.version, after.conf, len(after.sources)) == (before.version, before.conf, len(before.sources))

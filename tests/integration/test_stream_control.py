@@ -67,7 +67,8 @@ def test_a_resume_is_refused_when_unread_records_are_gone_and_says_which(
     assert "5 offsets (10 to 14) were deleted before they were read" in str(refused.value)
     # The driver itself would not go on either, unless somebody has accepted the loss.
     assert under_test.drive(spark, copy)[0] == 1
-    assert under_test.drive(spark, copy, accept_data_loss=True)[0] == 0
+    loss = {"topic": under_test.source, "partition": 0, "start": 10, "end": 15}
+    assert under_test.drive(spark, copy, accepted_loss=[loss])[0] == 0
     assert len(under_test.values()) == 25
 
 

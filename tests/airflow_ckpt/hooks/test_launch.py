@@ -26,6 +26,7 @@ from airflow_ckpt.runners.base import Launch
 from airflow_ckpt.streams.control import Order
 from airflow_ckpt.streams.stream import Stream
 from ckpt_stream.config import SECRETS_PROPERTY, from_json, with_secrets
+from ckpt_stream.data_loss import Lost
 from tests.airflow_ckpt.streams.samples import a_stream
 
 pytestmark = pytest.mark.unit
@@ -147,12 +148,13 @@ def test_the_driver_gets_its_document_as_a_file(make: Make) -> None:
     assert launch.argv[-1] == f"@{launch.folder / 'stream.json'}"
     config = from_json((launch.folder / "stream.json").read_text())
     assert (config.lanes, config.token, config.options) == (3, "t1", {"text": "ü"})
-    assert not config.accept_data_loss
+    assert config.accepted_loss == ()
 
 
 def test_lost_data_is_accepted_only_by_order(make: Make) -> None:
-    launch = make(order=Order("t2", accept_data_loss=True))
-    assert from_json((launch.folder / "stream.json").read_text()).accept_data_loss
+    ranges = (Lost("orders_in", 0, 5, 9), Lost("orders_out", 1, 7, None))
+    launch = make(order=Order("t2", accepted_loss=ranges))
+    assert from_json((launch.folder / "stream.json").read_text()).accepted_loss == ranges
 
 
 def test_on_yarn_the_document_travels_with_the_driver(make: Make) -> None:

@@ -16,6 +16,7 @@ from airflow_ckpt.streams.intent import read_intent, write_intent
 from airflow_ckpt.streams.preflight import Facts, PreflightFinding, PreflightRefused
 from airflow_ckpt.streams.restart import NoRestart
 from airflow_ckpt.streams.restarts import read_history
+from ckpt_stream.data_loss import Lost
 from tests.airflow_ckpt.streams.fakes import Deployment, intent_of, kinds, sleep_until
 from tests.airflow_ckpt.streams.samples import a_stream
 
@@ -156,15 +157,16 @@ def test_only_whoever_allows_lost_data_starts_a_driver_that_accepts_it(
     world.fails(ago=20)
     control = world.control()
     control.resume(control.status(), allow=["data_lost"])
-    lost = [PreflightFinding("data_lost", "offsets are gone.", "Records are lost.", "nothing.")]
+    ranges = (Lost("orders_in", 0, 5, 9), Lost("orders_in", 1, 7, 8))
+    lost = [PreflightFinding("data_lost", "Offsets are gone.", "Risk.", "Nothing.", lost=(one,)) for one in ranges]
     monkeypatch.setattr(control_module, "check", lambda *_: lost)
     world.fails(ago=20)
     control = world.control()
     with pytest.raises(PreflightRefused):
         control.resume(control.status())
     control.resume(control.status(), allow=["data_lost"])
-    # Permission alone changes nothing as long as nothing is lost.
-    assert [order.accept_data_loss for order in world.orders] == [False, False, True]
+    # Accepted are the very ranges that preflight has found. Permission alone changes nothing as long as nothing is lost.
+    assert [order.accepted_loss for order in world.orders] == [(), (), ranges]
 
 
 def test_nobody_knows_how_to_start_a_stream_without_a_runner(world: Deployment) -> None:

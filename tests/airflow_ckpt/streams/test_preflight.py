@@ -19,6 +19,7 @@ from airflow_ckpt.streams.preflight import (
     check,
     refuse_unsafe,
 )
+from ckpt_stream.data_loss import Lost
 from ckpt_stream.errors import LedgerLost, LedgerUndecided, SinkError
 from tests.airflow_ckpt.streams.samples import a_checkpoint, a_status, a_stream
 
@@ -88,6 +89,42 @@ def test_records_that_retention_deleted_unread_are_named_with_their_offsets() ->
     assert (finding.kind, finding.unsafe) == ("data_lost", True)
     assert finding.what == "orders_in-0: the checkpoint goes on at offset 50, the topic begins at 80."
     assert "30 offsets (50 to 79)" in finding.risk
+
+
+def test_what_was_lost_is_told_range_by_range() -> None:
+    findings = found(checkpoint=at_offsets(50, 60), source={"orders_in": ends((80, 100), (61, 100))})
+    assert [(f.kind, f.lost) for f in findings] == [
+        ("data_lost", (Lost("orders_in", 0, 50, 80),)),
+        ("data_lost", (Lost("orders_in", 1, 60, 61),)),
+    ]
+
+
+def test_a_first_batch_that_is_in_doubt_may_have_lost_what_it_was_to_read() -> None:
+    """Without it each restart fails over the same offsets."""
+    first = a_checkpoint(None, in_doubt=0, start={"orders_in": {"0": 50}}, end={"orders_in": {"0": 90}})
+    finding = only(checkpoint=first, source={"orders_in": ends((80, 100))})
+    assert (finding.kind, finding.lost) == ("data_lost", (Lost("orders_in", 0, 50, 80),))
+
+
+def test_a_new_topic_whose_head_was_deleted_is_not_read_unasked() -> None:
+    source = {"orders_in": ends((0, 100)), "orders_new": ends((30, 40), (0, 5))}
+    findings = found(source=source)
+    assert [(f.kind, f.unsafe) for f in findings] == [("head_trimmed", True), ("partitions_added", False)]
+    assert findings[0].lost == (Lost("orders_new", 0, 0, 30),)
+    assert "orders_new-0 is new to the stream, and begins at offset 30" in findings[0].what
+    assert "30 offsets (0 to 29)" in findings[0].risk
+
+
+def test_a_topic_that_the_source_has_no_more_is_named_with_where_the_checkpoint_stands_in_it() -> None:
+    checkpoint = a_checkpoint(committed_offsets={"orders_in": {"0": 50}, "orders_old": {"0": 7, "1": 9}})
+    finding = only(checkpoint=checkpoint)
+    assert (finding.kind, finding.unsafe) == ("topics_gone", True)
+    assert "orders_old (partition 0 at 7, 1 at 9)" in finding.what
+    assert finding.lost == (Lost("orders_old", 0, 7, None), Lost("orders_old", 1, 9, None))
+
+
+def test_a_topic_that_is_missing_is_not_called_gone_as_well() -> None:
+    assert only(source={"orders_in": None}).kind == "topic_missing"
 
 
 def test_a_topic_that_begins_where_the_checkpoint_goes_on_has_lost_nothing() -> None:
