@@ -41,6 +41,7 @@ def _as_table(value: Result) -> Group:
     rows: list[tuple[str, Any]] = [
         ("state", f"[{COLOURS.get(state, 'bold red')}]{state}[/]"),
         ("reason", value["reason"]),
+        ("stop", f"requested by {value['stop'].get('by')} at {value['stop'].get('time')}" if value["stop"] else None),
         ("run", value["run"]),
         ("committed batch", value["batch"]),
         ("batch in doubt", value["in_doubt"]),
@@ -74,13 +75,16 @@ def resume(
     wait: Annotated[float, typer.Option(help="Seconds to wait for the driver to run; 0: do not wait.")] = 120.0,
     as_json: AsJson = False,
 ) -> None:
-    """Resume a stream that failed, was lost or has stalled. A healthy one is left alone."""
-    from airflow_ckpt.streams.status import BROKEN
+    """Resume a stream that failed, was lost or has stalled. A healthy one is left alone.
+
+    One that was stopped is started with --new-budget only.
+    """
+    from airflow_ckpt.streams.status import BROKEN, STOPPED
 
     control = control_for(stream, bootstrap, kafka_config, webhdfs)
     out = output_for(as_json)
     found = control.status()
-    if new_budget and found.state in BROKEN:
+    if new_budget and found.state in (*BROKEN, STOPPED):
         found = control.submit(allow=tuple(allow or ()))
     else:
         plan = control.plan_resume(found)

@@ -1,15 +1,17 @@
-"""`airflow-ckpt stop`: ask a running stream to end after the batch it is working on."""
+"""`airflow-ckpt stop`: ask a running stream to end after the batch it is working on, and a broken one to stay ended."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from airflow_ckpt.cli.kafka_options import AsJson
-from airflow_ckpt.cli.output import output_for
-from airflow_ckpt.cli.streams import StreamArgument, WebHdfs, declared, me
+from airflow_ckpt.cli.output import Result, output_for
+from airflow_ckpt.cli.streams import StreamArgument, WebHdfs, control_for
 
 
 def stop(
@@ -19,24 +21,39 @@ def stop(
     webhdfs: WebHdfs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a stream gracefully: its current batch commits, no new one starts. Exit code 1 if it still runs."""
-    from airflow_ckpt.checkpoint.locations import open_files
-    from airflow_ckpt.checkpoint.runs import current_run, read_run
-    from airflow_ckpt.exceptions import CkptError
-    from ckpt_stream import run_record
+    """Stop a stream gracefully: its current batch commits, no new one starts, and nobody restarts it until it is submitted.
 
-    found = declared(stream)
-    checkpoint = found.checkpoint if found else stream
-    files = open_files(checkpoint, webhdfs or (found.webhdfs if found else None))
-    run = current_run(files)
-    if run is None:
-        raise CkptError(f"{checkpoint} has no run record: no stream of airflow-ckpt ever ran there. Check the path.")
-    if run.state in run_record.LIVE:
-        files.write(run_record.STOP, run_record.stop_request(me(), reason, run.run, run.token))
-        deadline = time.monotonic() + wait
-        while run.state in run_record.LIVE and time.monotonic() < deadline:
-            time.sleep(0.2)
-            run = read_run(files, run.run) or run
-    value = {"run": run.run, "state": run.state}
-    output_for(as_json).result(value, lambda v: f"run {v['run']} is {v['state']}")
-    raise typer.Exit(1 if wait and run.state in run_record.LIVE else 0)
+    Exit code 1 if it still runs.
+    """
+    from airflow_ckpt.streams.status import BROKEN, HEALTHY, STALLED
+
+    control = control_for(stream, None, None, webhdfs)
+    # How much input waits is of no interest here, and Kafka may be away.
+    control.sources = replace(control.sources, kafka=None)
+    before = control.status()
+    found = control.request_stop(reason)
+    deadline = time.monotonic() + wait
+    while (lives := found.state in (*HEALTHY, STALLED)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+        found = control.status()
+    asked = before.state in (*HEALTHY, *BROKEN)
+    value = {"run": found.run, "state": found.state, "before": before.state, "requested": asked, "reason": found.reason}
+    output_for(as_json).result(value, lambda v: _in_words(v, lives, control.stream.checkpoint))
+    raise typer.Exit(1 if wait and lives else 0)
+
+
+def _in_words(value: Result, lives: bool, checkpoint: str) -> Text:
+    # As Text: a reason with brackets is not markup.
+    return Text("\n".join(_lines(value, lives, checkpoint)))
+
+
+def _lines(value: Result, lives: bool, checkpoint: str) -> list[str]:
+    what = f"run {value['run']}" if value["run"] else "the stream"
+    line = f"{what} is {value['state']}" + (f": {value['reason']}" if value["reason"] else "")
+    if not value["requested"]:
+        return [f"nothing to stop: {line}"]
+    if lives:
+        return [line, "the request stands; the driver obeys it after its batch"]
+    if value["before"] in ("FAILED", "LOST"):
+        return [line, f"it is restarted by a new submit only, or `airflow-ckpt resume {checkpoint} --new-budget`"]
+    return [line]

@@ -13,7 +13,9 @@ from airflow_ckpt.streams.status import ENDED_WELL, HEALTHY, STALLED
 
 
 class SparkStreamStopOperator(StreamOperator):
-    """Stop a stream gracefully: its current batch commits, no new one starts. One that does not run is left as it is.
+    """Stop a stream gracefully: its current batch commits, no new one starts, and nobody restarts it until it is submitted.
+
+    One that is FAILED or LOST, or waits for its restart, counts as stopped from then on.
 
     :param kill_after: end the driver by force if it has not ended by itself; None: never
     :param reason: for the log of the driver and the run record
@@ -29,7 +31,7 @@ class SparkStreamStopOperator(StreamOperator):
         status = control.request_stop(self.reason or f"{control.by} asks for it")
         self._show(context, status)
         if status.state not in (*HEALTHY, STALLED):
-            self.log.info("nothing to stop: %s", status.line())
+            self.log.info("there is no driver to wait for: %s", status.line())
             return Done(status.as_dict())
         return Wait(self.goal(ended=True), "has_ended")
 

@@ -103,7 +103,8 @@ class SparkStreamSuperviseOperator(StreamOperator):
                     raise
                 self.log.warning("%s", e)
                 return Pause(OUTAGE_POLL_SECONDS, "restart")
-            self._tell(context, "resumed", status.line(), status)
+            if status.state not in ENDED_WELL:  # a stop that was requested meanwhile
+                self._tell(context, "resumed", status.line(), status)
         self._show(context, status)
         return Wait(self._recall(context, control), "look_again")
 

@@ -6,7 +6,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,13 +22,16 @@ from airflow_ckpt.streams.goal import FAILED, REACHED, TIMEOUT, WAITING, Goal, O
 from airflow_ckpt.streams.intent import SubmitIntent
 from airflow_ckpt.streams.observe import Sources, look, look_at_driver
 from airflow_ckpt.streams.preflight import DRIVER_ALIVE, LEDGER, PreflightFinding, check, refuse_unsafe
-from airflow_ckpt.streams.status import BROKEN, HEALTHY, NEW, STALLED, StreamStatus
+from airflow_ckpt.streams.status import BROKEN, ENDED_WELL, HEALTHY, NEW, STALLED, StreamStatus
 from ckpt_stream import run_record as records
 from ckpt_stream.data_loss import Lost
 from ckpt_stream.run_record import RESTART, SUBMIT
 from ckpt_stream.security import client_settings
 
 log = logging.getLogger(__name__)
+
+#: How often a stop request is written anew for a stream that is restarted at the same time.
+STOP_TRIES = 5
 
 
 #: Between the claim to a restart and the intent of its driver are two small writes; after so long nobody is at it.
@@ -116,22 +119,28 @@ class StreamControl:
         with the budget that is there, and may therefore raise GivenUp.
         """
         status = self.status()
-        if self._goes_on(status, submission):
+        goes_on = self._goes_on(status, submission)
+        if goes_on:
             status = self.when_due(status)
         if status.state in HEALTHY:
             log.info("attached: %s", status.line())
             self._note_attach(submission)
             return status
-        if self._goes_on(status, submission):
+        if goes_on and status.state in BROKEN:
             return self.resume(status, allow=allow)
+        if goes_on:
+            log.info("not started: %s; only a new submit starts it", status.line())
+            return status
         token = secrets.token_hex(6)
         prepared = self._prepare(Order(token, self._check(status, allow)))
         return self._start_once(SUBMIT, token, status, *prepared, submission=submission)
 
     def _goes_on(self, status: StreamStatus, submission: str | None) -> bool:
         """Whether a submit is a resume: the same one was made before, or the stream lives and does not move."""
-        if status.state not in BROKEN or status.state == STALLED:
-            return status.state == STALLED
+        if status.state == STALLED:
+            return True
+        if status.state not in BROKEN and status.stop is None:
+            return False
         history = restarts.read_history(self.sources.files)
         return submission is not None and restarts.last_submission(history) == submission
 
@@ -149,6 +158,7 @@ class StreamControl:
             return ResumePlan("none", f"nothing to do: {status.line()}")
         if status.state not in BROKEN:
             words = "it was never started" if status.state == NEW else f"it ended on purpose ({status.state})"
+            words += f": {status.reason}" if status.state != NEW and status.reason else ""
             return ResumePlan("none", f"nothing to resume: {words}; a submit starts it")
         if not status.restart_may_help:
             raise GivenUp(
@@ -182,7 +192,15 @@ class StreamControl:
                 log.info("attached: another one has restarted it: %s", status.line())
                 return status
         token = secrets.token_hex(6)
-        prepared = self._prepare(Order(token, self._check(status, allow)))
+        prepared = None
+        if status.state not in ENDED_WELL:
+            prepared = self._prepare(Order(token, self._check(status, allow)))
+        if prepared is None or self._stop_is_pending():
+            if prepared is not None:
+                prepared[1].discard()
+            status = self.status()
+            log.info("not restarted: %s", status.line())
+            return status
         return self._start_once(
             RESTART,
             token,
@@ -210,6 +228,9 @@ class StreamControl:
                 return seen
             # It has died between its claim and its intent, or cannot reach the checkpoint any more.
             instead_of = claim.other
+        if kind == SUBMIT:
+            # A restart leaves the request to stop where it is; a user who submits wants the stream again.
+            files.remove(records.STOP)
         return self._start(token, runner, launch, claim.number)
 
     def _await_driver_after(self, status: StreamStatus) -> StreamStatus:
@@ -218,6 +239,10 @@ class StreamControl:
         while (seen := self.status()).token == status.token and time.monotonic() < deadline:
             time.sleep(0.2)
         return seen
+
+    def _stop_is_pending(self) -> bool:
+        """Whether a stop was requested meanwhile. From here on the driver that is started looks for itself."""
+        return look(replace(self.sources, kafka=None, runner=None)).stop is not None
 
     def _prepare(self, order: Order) -> tuple[Runner, Launch]:
         """Asked for before anything is noted: where nobody can start it, no attempt uses up the budget."""
@@ -285,10 +310,20 @@ class StreamControl:
             log.info("ended the job %s: %s", handle.id, state.detail or state.state)
 
     def request_stop(self, reason: str = "") -> StreamStatus:
-        """Ask the running driver to end after its batch. Asking one that does not run changes nothing."""
+        """Ask the driver to end after its batch; of a stream that is broken, ask that it is not restarted.
+
+        The request holds until a new submit. One that ended on purpose, or was never started, is left as it is.
+        """
         status = self.status()
-        if status.state in (*HEALTHY, STALLED):
-            self.sources.files.write(records.STOP, records.stop_request(self.by, reason, status.run, status.token))
+        for _ in range(STOP_TRIES):
+            if status.state not in (*HEALTHY, *BROKEN):
+                break
+            asked = (status.run, status.token)
+            self.sources.files.write(records.STOP, records.stop_request(self.by, reason, *asked))
+            status = self.status()
+            if status.state not in HEALTHY or status.token == asked[1]:
+                break
+            # It was restarted meanwhile, and its driver may have looked for a request before this one was there.
         return status
 
     def kill(self, *, wait: float = 30.0) -> None:

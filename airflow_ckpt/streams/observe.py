@@ -17,7 +17,7 @@ from airflow_ckpt.streams.intent import SubmitIntent, answered, read_intent
 from airflow_ckpt.streams.status import Observation, PartitionLag, StreamStatus, derive
 from airflow_ckpt.streams.stream import Stream
 from ckpt_stream.look_again import Unreadable
-from ckpt_stream.run_record import RunRecord
+from ckpt_stream.run_record import STOP, RunRecord, read_stop
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ def observe(sources: Sources, *, lag_seconds: bool = False) -> Observation:
     files = sources.files
     intent = read_intent(files)
     run, torn = _current_run(files)
+    stop = read_stop(files.read(STOP))
     checkpoint = read_checkpoint(files, with_metadata=False)
     intent, driver = look_at_driver(sources, intent)
     if torn is not None and not _has_died_writing(torn, intent, driver):
@@ -48,7 +49,7 @@ def observe(sources: Sources, *, lag_seconds: bool = False) -> Observation:
             lag = read_lag(sources.stream, sources.kafka, checkpoint, now, with_seconds=lag_seconds)
         except KafkaUnreachable as e:
             kafka_error = str(e)
-    return Observation(now, intent, run, checkpoint, driver, lag, kafka_error)
+    return Observation(now, intent, run, checkpoint, driver, lag, kafka_error, stop)
 
 
 def _current_run(files: FsspecFiles) -> tuple[RunRecord | None, Unreadable | None]:

@@ -57,6 +57,8 @@ class Observation:
     #: None: Kafka was not asked, or did not answer (see kafka_error).
     lag: tuple[PartitionLag, ...] | None = None
     kafka_error: str = ""
+    #: The newest stop request beside the checkpoint, whomever it was meant for.
+    stop: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class StreamStatus:
     #: When the stream broke; None while it is well.
     broken_since: str | None = None
     restart_may_help: bool = True
+    #: A stop that was requested and that no driver has obeyed yet: nobody restarts the stream.
+    stop: Mapping[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -123,7 +127,8 @@ class _Judgement:
 def derive(stream: Stream, seen: Observation) -> StreamStatus:
     """The one status that fits what was seen. Only a positive sign ends well: not found is never success."""
     run, intent = _current(seen)
-    judged = _judge(stream, seen, run, intent)
+    stop = pending_stop(seen.stop, run, intent)
+    judged = _stopped(_judge(stream, seen, run, intent), seen.stop, stop, run)
     checkpoint = seen.checkpoint
     commit = _last_commit(run, checkpoint)
     failure = asdict(run.failure) if run and run.failure else None
@@ -154,7 +159,38 @@ def derive(stream: Stream, seen: Observation) -> StreamStatus:
         failure=failure,
         broken_since=judged.since.isoformat(timespec="milliseconds") if judged.since else None,
         restart_may_help=judged.restart_may_help,
+        stop=stop,
     )
+
+
+def pending_stop(
+    request: Mapping[str, Any] | None, run: RunRecord | None, intent: SubmitIntent | None
+) -> Mapping[str, Any] | None:
+    """The request if it still is to be obeyed. A submit deletes it, a restart does not; a driver that was started by hand
+    knows none from before its start."""
+    if request is None or (run is None and intent is None):
+        return None
+    if run is None:
+        return request
+    if run.state in ENDED_WELL:
+        return None
+    return request if intent is not None or records.is_meant_for(request, run) else None
+
+
+def _stopped(
+    judged: _Judgement, request: Mapping[str, Any] | None, pending: Mapping[str, Any] | None, run: RunRecord | None
+) -> _Judgement:
+    """A stream that is broken and was asked to stop is not to be restarted; one that obeyed tells whom."""
+    if pending is not None and judged.state in (FAILED, LOST):
+        return _Judgement(STOPPED, f"stopped {_on_request(pending)}; it was {judged.state}: {judged.reason}")
+    if judged.state == STOPPED and run is not None and request is not None and records.is_meant_for(request, run):
+        return _Judgement(STOPPED, judged.reason or f"stopped {_on_request(request)}")
+    return judged
+
+
+def _on_request(request: Mapping[str, Any]) -> str:
+    why = f" ({request['reason']})" if request.get("reason") else ""
+    return f"on request of {request.get('by')} at {request.get('time')}{why}"
 
 
 def _current(seen: Observation) -> tuple[RunRecord | None, SubmitIntent | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import secrets
@@ -138,7 +139,9 @@ class Driver:
         self.kafka = kafka_settings(self.config, self.spark.conf.get(SECRETS_PROPERTY, None))
         refuse_if_alive(self.record, self._other_runs, say=lambda text: log.info("%s", text))
         self._note_restart()
-        self._forget_old_stop()
+        if (stop := self._pending_stop()) is not None:
+            log.info("not begun: stop requested by %s at %s", stop.get("by"), stop.get("time"))
+            return records.STOPPED
         topics = Topics(client_settings(self.kafka))
         start = self._begin(topics)
         self._committed = start.end
@@ -336,11 +339,21 @@ class Driver:
             self._known_runs[name] = read_other(self.files, name, self.config.heartbeat)
         return list(self._known_runs.values())
 
-    def _forget_old_stop(self) -> None:
-        """A stop request of before this run was not meant for it; one that came while it started is."""
+    def _pending_stop(self) -> dict[str, Any] | None:
+        """A stop request for this run; one that a run before it did not live to obey is.
+
+        A driver without a token was started by hand: then whoever did that wants the stream again.
+        """
         text = self.files.read(records.STOP)
-        if text is not None and not records.is_stop_for(text, self.record):
+        request = records.read_stop(text)
+        if request is not None and not records.is_meant_for(request, self.record):
+            obeyed = records.is_obeyed(request, self._other_runs())
+            request = None if obeyed or not self.config.token else {**request, "run": self.record.run}
+            if request is not None:
+                self.files.write(records.STOP, json.dumps(request))
+        if text is not None and request is None:
             self.files.remove(records.STOP)
+        return request
 
     def _note_restart(self) -> None:
         """Add to the restart history if the run before this one did not end on its own accord."""

@@ -11,7 +11,7 @@ This module is the format's one definition and imports neither Spark nor Kafka.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -198,21 +198,36 @@ def entries(text: str | None, what: str) -> list[dict[str, Any]]:
     return found
 
 
-def is_stop_for(text: str, record: RunRecord) -> bool:
-    """Whether a stop request means this run: by its name or token, or, if it has neither, by being younger than the run.
-
-    A request that cannot be read is none: it must not end a healthy stream.
-    """
+def read_stop(text: str | None) -> dict[str, Any] | None:
+    """A stop request. One that cannot be read is none: it must not end a healthy stream."""
     try:
-        request = parse(text, "stop request")
+        return parse(text, "stop request") if text else None
     except RunRecordError:
-        return False
-    if request.get("run") is not None:
-        return bool(request["run"] == record.run)
-    if request.get("token"):
-        return bool(request["token"] == record.token)
-    begun = record.history[0]["time"] if record.history else ""
-    return str(request.get("time", "")) >= begun
+        return None
+
+
+def is_stop_for(text: str, record: RunRecord) -> bool:
+    request = read_stop(text)
+    return request is not None and is_meant_for(request, record)
+
+
+def is_meant_for(request: Mapping[str, Any], record: RunRecord) -> bool:
+    """Whether a stop request means this run: it names the run or its token, or is younger than the run.
+
+    A younger one may name the run before: it crossed the restart.
+    """
+    if request.get("run") == record.run or (request.get("run") is None and request.get("token") == record.token != ""):
+        return True
+    begun, asked = record.history[0]["time"] if record.history else "", str(request.get("time", ""))
+    named = request.get("run") is not None or request.get("token")
+    return asked > begun if named else asked >= begun
+
+
+def is_obeyed(request: Mapping[str, Any], runs: Iterable[RunRecord]) -> bool:
+    """Whether one of these runs has ended well because of a stop request, or after it."""
+    ended = [run for run in runs if run.state in (STOPPED, FINISHED) and run.history]
+    asked = str(request.get("time", ""))
+    return any(run.run == request.get("run") or run.history[-1]["time"] >= asked for run in ended)
 
 
 def stop_request(by: str, reason: str = "", run: str | None = None, token: str | None = None) -> str:

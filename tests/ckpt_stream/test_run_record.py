@@ -10,18 +10,24 @@ import pytest
 
 from ckpt_stream.run_record import (
     FAILED,
+    FINISHED,
     KEEP_BATCH_BYTES,
     KEEP_BATCHES,
     RUNNING,
     STARTING,
+    STOPPED,
     Failure,
     RunRecord,
     RunRecordError,
     Torn,
     entries,
+    is_meant_for,
+    is_obeyed,
+    is_stop_for,
     listing,
     now,
     parse,
+    read_stop,
     run_name,
     stop_request,
 )
@@ -189,3 +195,53 @@ def test_a_stop_request_says_who_why_and_whom(run: str | None) -> None:
     request = parse(stop_request("alice", "deployment", run), "stop request")
     assert (request["by"], request["reason"], request["run"]) == ("alice", "deployment", run)
     assert datetime.fromisoformat(request["time"]).tzinfo is not None
+
+
+BEFORE, BEGUN, AFTER = "2026-11-01T10:00:00.000+00:00", "2026-11-01T10:00:01.000+00:00", "2026-11-01T10:00:02.000+00:00"
+
+
+def a_run(name: str = "mine", *, named: str = "t", state: str = RUNNING, ended: str = BEGUN) -> RunRecord:
+    history = [{"state": STARTING, "time": BEGUN}, {"state": state, "time": ended}]
+    return RunRecord(name, "orders", named, state, history)
+
+
+@pytest.mark.parametrize(
+    ("request_", "meant"),
+    [
+        ({"run": "mine", "token": "t", "time": BEFORE}, True),
+        ({"run": None, "token": "t", "time": BEFORE}, True),
+        ({"run": None, "token": None, "time": BEGUN}, True),
+        ({"run": None, "token": None, "time": BEFORE}, False),
+        ({"run": "other", "token": "t", "time": BEFORE}, False),
+        ({"run": "other", "token": "u", "time": BEGUN}, False),
+        # It crossed the restart: who asked had still seen the run before.
+        ({"run": "other", "token": "u", "time": AFTER}, True),
+        ({"run": None, "token": "u", "time": AFTER}, True),
+    ],
+)
+def test_a_stop_request_means_the_run_it_names_and_any_run_that_is_older(request_: dict[str, Any], meant: bool) -> None:
+    assert is_meant_for(request_, a_run()) is meant
+    assert is_stop_for(json.dumps({"format": 1, **request_}), a_run()) is meant
+
+
+def test_a_run_without_a_token_is_not_named_by_a_request_without_one() -> None:
+    assert not is_meant_for({"run": None, "token": "", "time": BEFORE}, a_run(named=""))
+
+
+@pytest.mark.parametrize(
+    ("run", "obeyed"),
+    [
+        (a_run("named", state=STOPPED, ended=BEFORE), True),  # whatever the clocks say
+        (a_run("named", state=FINISHED, ended=AFTER), True),
+        (a_run("named", state=FAILED, ended=AFTER), False),
+        (a_run("named", state=RUNNING), False),
+        (a_run("another", state=STOPPED, ended=AFTER), True),
+        (a_run("another", state=STOPPED, ended=BEFORE), False),
+    ],
+)
+def test_a_stop_is_obeyed_by_a_run_that_ended_well_and_by_no_other(run: RunRecord, obeyed: bool) -> None:
+    assert is_obeyed({"run": "named", "time": BEGUN}, [run]) is obeyed
+
+
+def test_a_stop_request_that_cannot_be_read_is_none() -> None:
+    assert [read_stop(text) for text in (None, "", "{", "[]", '{"format": 2}')] == [None] * 5

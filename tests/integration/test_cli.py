@@ -131,4 +131,4 @@ def test_stop_ends_a_running_stream(spark: Any, stream: Make) -> None:
 def test_stop_on_a_folder_without_runs_says_so(tmp_path: Path) -> None:
     ended = cli("stop", str(tmp_path))
     assert ended.returncode == 1
-    assert "no run record" in ended.stderr
+    assert "neither a submit nor a run record" in ended.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -96,6 +97,47 @@ def test_a_stop_request_of_an_earlier_run_does_not_stop_the_next_one(spark: Any,
     code, line = under_test.drive(spark, copy)
     assert (code, line.split()[-1]) == (0, "FINISHED")
     assert under_test.values() == ["a", "b"]
+
+
+def test_a_stop_that_the_run_before_did_not_live_to_obey_ends_its_restart_before_the_first_batch(
+    spark: Any, stream: Make
+) -> None:
+    under_test = stream()
+    under_test.feed("a")
+
+    def broken(events: Any) -> Any:
+        raise RuntimeError("no")
+
+    assert under_test.drive(spark, copy)[0] == 0
+    under_test.feed("b")
+    assert under_test.drive(spark, broken, token="first")[0] == 1
+    dead = under_test.runs()[-1]
+    request = under_test.checkpoint / run_record.STOP
+    request.write_text(run_record.stop_request("ann", "maintenance", dead.run, dead.token))
+    for token in ("second", "third"):
+        code, line = under_test.drive(spark, copy, token=token)
+        assert (code, line.split()[-1]) == (0, "STOPPED")
+        assert json.loads(request.read_text())["run"] == under_test.runs()[-1].run
+        # As if that one had died as well.
+        record = under_test.runs()[-1]
+        record.state = "FAILED"
+        (under_test.checkpoint / record.path).write_text(record.to_json())
+    assert under_test.values() == ["a"]
+    # A driver that was started by hand was wanted by whoever did that.
+    code, line = under_test.drive(spark, copy)
+    assert (code, line.split()[-1], request.exists()) == (0, "FINISHED", False)
+    assert under_test.values() == ["a", "b"]
+
+
+def test_a_stop_that_a_run_has_obeyed_does_not_end_the_next_one(spark: Any, stream: Make) -> None:
+    under_test = stream()
+    under_test.feed("a")
+    with running(under_test, spark, token="first") as outcome:
+        wait_for(lambda: under_test.values() == ["a"], "the batch")
+    assert outcome[0][1].split()[-1] == "STOPPED"
+    under_test.feed("b")
+    code, line = under_test.drive(spark, copy, token="second")
+    assert (code, line.split()[-1]) == (0, "FINISHED")
 
 
 def test_the_run_ends_at_the_offsets_it_was_given(spark: Any, stream: Make) -> None:

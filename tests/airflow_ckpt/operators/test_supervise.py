@@ -134,6 +134,25 @@ def test_a_stream_that_somebody_stopped_before_the_goal_fails_the_supervision(pl
         make(SparkStreamSuperviseOperator, until="drained").execute(a_context())
 
 
+def test_a_supervision_of_a_stream_that_is_stopped_in_the_pause_restarts_nothing_and_tells_nobody_of_one(
+    play: Play, slept: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    for seen_in_time in (True, False):
+        control = play(
+            "STARTING",
+            "FAILED",
+            "FAILED",
+            *(["STOPPED"] if seen_in_time else ["FAILED", "STOPPED"]),
+            plans=[LATER, NOW],
+        )
+        monkeypatch.setattr(control, "resume", lambda *_, **__: a_status("STOPPED"))
+        operator = make(SparkStreamSuperviseOperator, until="drained", notify=lambda c: told.append(c["ckpt"]["event"]))
+        with pytest.raises(AirflowFailException, match="STOPPED before it reached"):
+            operator.execute(a_context())
+    assert told == ["failed", "failed"]
+
+
 def test_a_supervision_stops_the_stream_when_it_is_done_if_it_was_told_to(play: Play) -> None:
     control = play("RUNNING", a_status("IDLE", lag_records=0), "RUNNING", "STOPPED")
     found = make(SparkStreamSuperviseOperator, until="drained", when_done="stop").execute(a_context())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,10 +16,11 @@ from airflow_ckpt.streams import control as control_module
 from airflow_ckpt.streams.control import Order
 from airflow_ckpt.streams.goal import Goal
 from airflow_ckpt.streams.intent import write_intent
-from airflow_ckpt.streams.preflight import Facts
+from airflow_ckpt.streams.preflight import Facts, PreflightRefused
 from ckpt_stream import run_record as records
 from ckpt_stream.errors import LedgerLost
-from tests.airflow_ckpt.streams.fakes import Deployment, intent_of
+from ckpt_stream.lease import boot_id
+from tests.airflow_ckpt.streams.fakes import Deployment, intent_of, kinds, sleep_until, stalled
 
 pytestmark = pytest.mark.unit
 
@@ -108,12 +111,164 @@ def test_a_stop_that_is_asked_before_the_drivers_first_word_is_meant_for_it_and_
     assert not records.is_stop_for(text, world.says("STARTING", token="the-next-one"))
 
 
-def test_a_stop_of_a_stream_that_does_not_run_changes_nothing(world: Deployment) -> None:
-    assert world.control().request_stop().state == "NEW"
+@pytest.mark.parametrize("state", ["NEW", "STOPPED", "FINISHED"])
+def test_a_stop_of_a_stream_that_runs_no_more_and_is_not_to_run_changes_nothing(world: Deployment, state: str) -> None:
+    if state != "NEW":
+        world.control().submit()
+        world.says("STARTING", "RUNNING", state)
+    assert world.control().request_stop().state == state
+    assert world.files.read(records.STOP) is None
+
+
+def lost(world: Deployment) -> None:
+    world.says("STARTING", "RUNNING", ago=20)
+    world.runner.drivers[world.token] = DriverState(VANISHED, "gone")
+
+
+def failed(world: Deployment) -> None:
+    world.fails(ago=11)
+
+
+def submit_failed(world: Deployment) -> None:
+    del world.runner.drivers[world.token]
+    write_intent(world.files, replace(intent_of(world), handle=None, failed={"message": "no", "time": records.now()}))
+
+
+Break = Callable[[Deployment], None]
+BREAKS = pytest.mark.parametrize("breaks", [failed, lost, submit_failed])
+
+
+@BREAKS
+def test_a_stream_that_is_stopped_while_it_is_broken_is_restarted_by_nobody(world: Deployment, breaks: Break) -> None:
+    world.control().submit(submission="a")
+    breaks(world)
+    broken = world.control().status()
+    found = world.control("bob").request_stop("maintenance")
+    assert (found.state, found.broken_since) == ("STOPPED", None)
+    for word in ("bob", "maintenance", broken.state, broken.reason):
+        assert word in found.reason
+    control = world.control()
+    plan = control.plan_resume(control.status())
+    assert (plan.action, "bob" in plan.reason) == ("none", True)
+    # Neither does whoever has looked before the request, nor the same submit again, as when its task is retried.
+    assert control.resume(broken).state == "STOPPED"
+    assert control.submit(submission="a").state == "STOPPED"
+    assert len(world.runner.started) == 1
+
+
+@BREAKS
+def test_a_later_submit_begins_anew_and_the_stop_is_forgotten(world: Deployment, breaks: Break) -> None:
+    world.control().submit(submission="a")
+    breaks(world)
+    world.control("bob").request_stop()
+    assert world.control().submit(submission="b").state == "STARTING"
+    assert (len(world.runner.started), kinds(world)) == (2, ["submit", "submit"])
+    assert world.files.read(records.STOP) is None
+    world.fails(ago=11)
+    control = world.control()
+    assert control.plan_resume(control.status()).action == "start"
+
+
+def test_a_submit_that_is_refused_forgets_no_stop(world: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     world.control().submit()
     world.fails()
-    assert world.control().request_stop().state == "FAILED"
-    assert world.files.read(records.STOP) is None
+    world.control("bob").request_stop()
+    monkeypatch.setattr(control_module, "gather", lambda _, status: Facts(status, kafka_error="away"))
+    with pytest.raises(PreflightRefused):
+        world.control().submit(submission="b")
+    assert world.control().status().state == "STOPPED"
+
+
+def test_a_stop_that_its_driver_did_not_live_to_read_outlives_it(world: Deployment) -> None:
+    world.control().submit()
+    world.says("STARTING", "RUNNING", ago=20)
+    asked = world.control("bob").request_stop()
+    assert (asked.state, (asked.stop or {})["by"]) == ("RUNNING", "bob")
+    world.runner.drivers[world.token] = DriverState(ENDED, "exit code 137 (SIGKILL)", 137)
+    found = world.control().status()
+    assert (found.state, "bob" in found.reason) == ("STOPPED", True)
+
+
+def test_a_stop_that_its_driver_obeyed_is_told_with_who_and_why(world: Deployment) -> None:
+    world.control().submit()
+    world.says("STARTING", "RUNNING", ago=20)
+    world.control("bob").request_stop("maintenance")
+    world.says("STOPPED")
+    found = world.control().status()
+    assert (found.state, found.stop) == ("STOPPED", None)
+    assert "on request of bob" in found.reason
+    assert "maintenance" in found.reason
+
+
+def test_a_stop_in_the_pause_before_a_restart_ends_the_wait(world: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.control().submit(submission="a")
+    world.fails(ago=4)
+    pauses = sleep_until(monkeypatch, lambda: world.control("bob").request_stop())
+    assert world.control().submit(submission="a").state == "STOPPED"
+    assert (len(pauses), len(world.runner.started)) == (1, 1)
+
+
+def test_a_stop_that_comes_while_the_restart_is_prepared_is_seen_in_time(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.control().submit()
+    world.fails(ago=11)
+    control = world.control()
+    original = control._prepare
+
+    def prepare(order: Order) -> Any:
+        world.control("bob").request_stop()
+        return original(order)
+
+    monkeypatch.setattr(control, "_prepare", prepare)
+    assert control.resume(control.status()).state == "STOPPED"
+    assert (len(world.runner.started), kinds(world)) == (1, ["submit"])
+
+
+def test_a_stop_that_crosses_a_restart_reaches_the_driver_that_was_started(world: Deployment) -> None:
+    """Whoever stops has seen the stream FAILED; it is restarted before the request is written."""
+    world.control().submit()
+    world.fails(ago=11)
+    asking, write = world.control("bob"), world.files.write
+
+    def late(name: str, text: str) -> None:
+        if name == records.STOP and len(world.runner.started) == 1:
+            control = world.control()
+            control.resume(control.status())
+        write(name, text)
+
+    world.files.write = late  # type: ignore[method-assign]
+    found = asking.request_stop()
+    assert (found.state, found.token) == ("STARTING", world.token)
+    assert records.is_stop_for(world.files.read(records.STOP) or "", world.says("STARTING"))
+
+
+def test_a_stalled_driver_that_was_asked_to_stop_is_ended_and_not_started_again(world: Deployment) -> None:
+    stalled(world)
+    assert world.control("bob").request_stop().state == "STALLED"
+    control = world.control()
+    assert control.resume(control.status()).state == "STOPPED"
+    assert (world.runner.killed, len(world.runner.started)) == ([world.token], 1)
+
+
+def test_a_request_that_an_earlier_run_has_obeyed_says_nothing_about_one_that_was_started_by_hand(
+    world: Deployment,
+) -> None:
+    world.control().submit()
+    world.says("STARTING", "RUNNING", ago=60)
+    world.control("bob").request_stop()
+    world.says("STOPPED")
+    run = world.says("STARTING", "RUNNING", token="by-hand")
+    run.driver = {"host": socket.gethostname(), "boot": boot_id(), "pid": 2**22 + 1, "started": 1.0}
+    world.files.write(run.path, run.to_json())
+    assert world.control().status().state == "LOST"
+
+
+def test_a_stop_request_that_cannot_be_read_is_none(world: Deployment) -> None:
+    world.control().submit()
+    world.fails()
+    world.files.write(records.STOP, "{")
+    assert world.control().status().state == "FAILED"
 
 
 def test_a_kill_notes_who_asked_for_it_and_the_stream_is_stopped_and_not_lost(world: Deployment) -> None:

@@ -384,6 +384,10 @@ def runs(draw: st.DrawFn) -> RunRecord:
     return a_run(*states, token=token, heartbeat=beat, failure=failure, batches=batches)
 
 
+def stop_request(when: float, token: str) -> dict[str, Any]:
+    return {"by": "ann", "time": text(when), "token": token}
+
+
 observations = st.builds(
     Observation,
     now=seconds.map(lambda s: at(s + 1000)),
@@ -393,6 +397,7 @@ observations = st.builds(
     driver=st.none() | st.builds(DriverState, st.sampled_from([*base.LIVE, base.ENDED, base.VANISHED, base.UNKNOWN])),
     lag=st.none() | st.builds(a_lag, st.none() | st.integers(0, 3), st.none() | st.integers(0, 3)),
     kafka_error=st.sampled_from(["", "away"]),
+    stop=st.none() | st.builds(stop_request, seconds, st.sampled_from(["t0", "t1"])),
 )
 
 
@@ -403,6 +408,7 @@ def test_a_stream_has_one_of_nine_states_and_ends_well_only_by_a_positive_sign(s
     assert found.state in STATES
     said_so = seen.run is not None and seen.run.state == found.state
     killed = found.state == STOPPED and seen.intent is not None and seen.intent.killed is not None
-    assert found.state not in (STOPPED, FINISHED) or said_so or killed
+    asked = found.state == STOPPED and seen.stop is not None and found.stop == seen.stop
+    assert found.state not in (STOPPED, FINISHED) or said_so or killed or asked
     assert (found.broken_since is not None) == (found.state in (FAILED, LOST, STALLED))
     assert found.line()
