@@ -248,6 +248,11 @@ def _living(stream: Stream, seen: Observation, run: RunRecord, intent: SubmitInt
     silent = (seen.now - beat).total_seconds()
     missed = max(run.heartbeat_seconds * MISSED_HEARTBEATS, 1.0)
     alive = _alive(seen, run, intent)
+    if run.state == records.STARTING and alive is None and not (intent and intent.killed):
+        # It may fence, read a large ledger or load state for minutes, and one of an earlier version is silent meanwhile.
+        begun = datetime.fromisoformat(run.history[0]["time"])
+        if (seen.now - begun).total_seconds() <= _seconds(stream, "start_timeout"):
+            return _Judgement(STARTING, "")
     if alive is False or (alive is None and silent > missed):
         if intent and intent.killed:
             return _Judgement(STOPPED, f"killed on request of {intent.killed.get('by')}")
@@ -262,8 +267,11 @@ def _living(stream: Stream, seen: Observation, run: RunRecord, intent: SubmitInt
         if age > _seconds(stream, "start_timeout"):
             return _Judgement(STALLED, f"still starting after {in_words(age)}", begun)
         return _Judgement(STARTING, "")
-    if silent > max(missed, window):
-        return _Judgement(STALLED, f"its driver lives, but has not said a word for {in_words(silent)}", beat)
+    # A heart that beats shows that the process lives, not that it works.
+    watched = min(beat, datetime.fromisoformat(run.watched)) if run.watched else beat
+    unwatched = (seen.now - watched).total_seconds()
+    if unwatched > max(missed, window):
+        return _Judgement(STALLED, f"its driver lives, but has not said a word for {in_words(unwatched)}", watched)
     return _progressing(seen, run, window)
 
 

@@ -19,6 +19,7 @@ from ckpt_stream.decision import CheckpointEnd, Intent, Reconciliation
 from ckpt_stream.errors import ConfigError, SinkRecreated, StreamError
 from ckpt_stream.failure import describe, is_data_loss
 from ckpt_stream.files import CheckpointFiles
+from ckpt_stream.heart import Heart
 from ckpt_stream.lane import LaneSpec
 from ckpt_stream.lease import read_other, refuse_if_alive, this_driver
 from ckpt_stream.ledger import Offsets
@@ -101,6 +102,7 @@ class Driver:
         self.kafka: Mapping[str, Any] = config.kafka
         self.files = CheckpointFiles(spark, config.checkpoint)
         self.record = self._new_record()
+        self.heart = Heart(self.files, self.record)
         self.sink: Sink | None = None
         self._gap: SourceGap | None = None
         self._known_runs: dict[str, RunRecord] = {}
@@ -109,6 +111,14 @@ class Driver:
 
     def run(self) -> tuple[int, str]:
         """The exit code, and the line that ends the log."""
+        self.record.enter(records.STARTING)
+        self.heart.start()
+        try:
+            return self._one_life()
+        finally:
+            self.heart.stop()
+
+    def _one_life(self) -> tuple[int, str]:
         name = f"ckpt_stream: run {self.record.run} of {self.config.name}"
         try:
             state = self._live()
@@ -134,7 +144,6 @@ class Driver:
         return self._gap.refusal(lost) if lost else error
 
     def _live(self) -> str:
-        self._enter(records.STARTING)
         refuse_unsafe(self.config, dict(self.spark.sparkContext.getConf().getAll()))
         self.kafka = kafka_settings(self.config, self.spark.conf.get(SECRETS_PROPERTY, None))
         refuse_if_alive(self.record, self._other_runs, say=lambda text: log.info("%s", text))
@@ -199,7 +208,7 @@ class Driver:
         if self.record.state != records.RUNNING:
             self._enter(records.RUNNING)
         return Watch(
-            query, sink.progress, self.files, self.record, mirror, self.config, self._driver_pids()
+            query, sink.progress, self.files, self.heart, mirror, self.config, self._driver_pids()
         ).until_the_end()
 
     def _start_over_gap(self, sink: Sink, gap: SourceGap, step: GapBatch) -> Any:
@@ -324,9 +333,8 @@ class Driver:
 
     def _enter(self, state: str) -> None:
         self.record.enter(state)
-        self.record.heartbeat = records.now()
         log.info("run %s is %s", self.record.run, state)
-        self.files.write(self.record.path, self.record.to_json())
+        self.heart.save()
 
     def _other_runs(self) -> list[RunRecord]:
         """The other runs of this checkpoint. One that has ended is read once."""

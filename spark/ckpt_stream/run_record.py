@@ -99,6 +99,8 @@ class RunRecord:
     query_id: str | None = None
     heartbeat: str = ""
     heartbeat_seconds: float = 5.0
+    #: When the driver's watch over its query last went round; a hung one stops here while its heart still beats.
+    watched: str = ""
     reconciliation: str = ""
     batches: list[dict[str, Any]] = field(default_factory=list)
     totals: dict[str, int] = field(default_factory=dict)

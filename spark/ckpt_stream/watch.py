@@ -13,9 +13,9 @@ from ckpt_stream import run_record as records
 from ckpt_stream.config import StreamConfig
 from ckpt_stream.errors import BatchTimeout
 from ckpt_stream.files import CheckpointFiles
+from ckpt_stream.heart import Heart
 from ckpt_stream.offset_mirror import OffsetMirror
 from ckpt_stream.records import MALFORMED
-from ckpt_stream.run_record import RunRecord
 from ckpt_stream.sink import BatchDone, Progress, StopBeforeBatch
 
 log = logging.getLogger("ckpt_stream")
@@ -34,16 +34,16 @@ class Watch:
         query: Any,
         progress: Progress,
         files: CheckpointFiles,
-        record: RunRecord,
+        heart: Heart,
         mirror: OffsetMirror,
         config: StreamConfig,
         driver_pids: tuple[int, ...],
     ) -> None:
         self.query, self.progress, self.files = query, progress, files
-        self.record, self.mirror, self.config = record, mirror, config
+        self.heart, self.record, self.mirror, self.config = heart, heart.record, mirror, config
         self._driver_pids = driver_pids
         self._waiting: list[BatchDone] = []
-        self._next_heartbeat = self._next_stop_look = 0.0
+        self._next_stop_look = 0.0
         self._reached_stop_at = False
 
     def until_the_end(self) -> str:
@@ -62,6 +62,7 @@ class Watch:
         return records.FINISHED
 
     def _step(self) -> None:
+        self.record.watched = records.now()
         self._collect()
         self._confirm()
         self.mirror.tick()
@@ -70,8 +71,6 @@ class Watch:
         if now >= self._next_stop_look:
             self._next_stop_look = now + STOP_LOOK_SECONDS
             self._look_for_stop()
-        if now >= self._next_heartbeat:
-            self._save(now)
         with self.progress.lock:
             idle = self.progress.current is None and not self.progress.done and not self._waiting
         if self.progress.stopping and idle:
@@ -112,7 +111,8 @@ class Watch:
         batch["lag"] = lag_of(seen.get("sources", ()))
         observed = seen.get("observedMetrics", {})
         batch["malformed"] = sum(int(v.get("malformed") or 0) for k, v in observed.items() if k.startswith(MALFORMED))
-        self.record.add_batch(batch)
+        with self.heart.lock:
+            self.record.add_batch(batch)
         log.info(
             "batch %s committed: %s records in, %s out, %s lane(s) skipped",
             done.batch,
@@ -120,7 +120,7 @@ class Watch:
             batch["records"],
             batch["skipped"],
         )
-        self._next_heartbeat = 0.0
+        self.heart.save()
         if self._is_at_stop(done):
             log.info("batch %s reaches the offsets to stop at", done.batch)
             self._reached_stop_at = self.progress.stopping = True
@@ -157,11 +157,6 @@ class Watch:
         request = records.parse(text, "stop request")
         log.info("stop requested by %s: %s", request.get("by"), request.get("reason") or "no reason given")
         self.progress.stopping = True
-
-    def _save(self, now: float) -> None:
-        self._next_heartbeat = now + self.config.heartbeat
-        self.record.heartbeat = records.now()
-        self.files.write(self.record.path, self.record.to_json())
 
 
 def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:

@@ -149,8 +149,9 @@ def test_the_wait_follows_the_other_drivers_own_heartbeat() -> None:
     assert waiting.seconds == 360
 
 
+@pytest.mark.parametrize("state", [STARTING, RUNNING])
 @pytest.mark.parametrize("at", [1, 29])
-def test_a_driver_elsewhere_whose_heartbeat_moves_is_refused(at: int) -> None:
+def test_a_driver_elsewhere_whose_heartbeat_moves_is_refused(at: int, state: str) -> None:
     beat = ["t0"]
 
     def then(seconds: float) -> None:
@@ -159,7 +160,7 @@ def test_a_driver_elsewhere_whose_heartbeat_moves_is_refused(at: int) -> None:
 
     waiting = Waiting(then)
     with pytest.raises(DriverAlive, match="last heartbeat t1"):
-        refuse_if_alive(MINE, lambda: [elsewhere(heartbeat=beat[0])], sleep=waiting)
+        refuse_if_alive(MINE, lambda: [elsewhere(heartbeat=beat[0], state=state)], sleep=waiting)
     assert waiting.seconds == at
 
 

@@ -99,6 +99,27 @@ def test_a_stop_request_of_an_earlier_run_does_not_stop_the_next_one(spark: Any,
     assert under_test.values() == ["a", "b"]
 
 
+def test_a_driver_that_takes_long_to_start_is_heard_of_meanwhile(
+    spark: Any, stream: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ckpt_stream.driver import Driver
+
+    under_test, original = stream(heartbeat=0.1), Driver._begin
+    beats: list[Any] = []
+    under_test.feed("a")
+
+    def slow(driver: Driver, topics: Any) -> Any:
+        first = under_test.runs()[-1].heartbeat
+        beats.append(wait_for(lambda: under_test.runs()[-1].heartbeat > first, "a beat while the start takes long"))
+        assert under_test.runs()[-1].state == "STARTING"
+        return original(driver, topics)
+
+    monkeypatch.setattr(Driver, "_begin", slow)
+    assert under_test.drive(spark, copy)[0] == 0
+    ended = under_test.runs()[-1]
+    assert (len(beats), ended.state, ended.watched > ended.history[0]["time"]) == (1, "FINISHED", True)
+
+
 def test_a_stop_that_the_run_before_did_not_live_to_obey_ends_its_restart_before_the_first_batch(
     spark: Any, stream: Make
 ) -> None:

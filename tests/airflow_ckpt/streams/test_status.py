@@ -251,6 +251,31 @@ def test_a_driver_that_was_to_be_killed_and_is_silent_where_it_cannot_be_seen_is
     assert (found.state, "ann" in found.reason) == (STOPPED, True)
 
 
+@pytest.mark.parametrize("driver", [None, UNKNOWN])
+@pytest.mark.parametrize("beat", [0, START_TIMEOUT + 1])
+def test_a_driver_elsewhere_is_given_its_time_to_start_before_its_silence_means_anything(
+    driver: DriverState | None, beat: int
+) -> None:
+    run = a_run(("STARTING", 0), heartbeat=beat)
+    seen: dict[str, Any] = {"intent": an_intent(), "driver": driver, "run": run}
+    assert status(START_TIMEOUT, **seen).state == STARTING
+    assert status(START_TIMEOUT + 1, **seen).state == (STALLED if beat else LOST)
+
+
+def test_a_driver_that_is_gone_while_it_starts_is_lost_at_once() -> None:
+    run = a_run(("STARTING", 0))
+    assert status(5, intent=an_intent(), run=run, driver=VANISHED).state == LOST
+
+
+def test_a_heart_that_beats_does_not_hide_a_driver_that_hangs() -> None:
+    """Its process lives, and its watch has not gone round since second 20."""
+    seen: dict[str, Any] = {"intent": an_intent(), "driver": LIVES, "lag": a_lag(0)}
+    well = status(20 + WINDOW, run=running(20 + WINDOW, watched=text(20)), **seen)
+    assert well.state == IDLE
+    hangs = status(21 + WINDOW, run=running(21 + WINDOW, watched=text(20)), **seen)
+    assert (hangs.state, hangs.broken_since) == (STALLED, text(20))
+
+
 def test_a_driver_that_lives_without_a_heartbeat_for_longer_than_the_window_is_stalled() -> None:
     seen: dict[str, Any] = {"intent": an_intent(), "driver": LIVES, "run": running(20), "lag": a_lag(0)}
     found = status(20 + WINDOW + 1, **seen)
