@@ -10,6 +10,7 @@ from typing import Any
 from airflow_ckpt.kafka.offsets import ASK_SECONDS, Ends, Kafka, KafkaUnreachable, ends_of
 from ckpt_stream.ledger import Offsets
 from ckpt_stream.security import client_settings
+from ckpt_stream.topics import INTERNAL
 
 #: A partition's oldest waiting record is fetched within milliseconds; nobody waits long for a number in a log line.
 LOOK_SECONDS = 3.0
@@ -25,7 +26,7 @@ def topic_names(admin: Any, topics: Iterable[str], pattern: str | None) -> list[
         known = admin.list_topics(timeout=ASK_SECONDS).topics
     except KafkaException as e:
         raise KafkaUnreachable(f"Kafka does not list its topics: {e.args[0].str()}") from e
-    return sorted(name for name in known if re.fullmatch(pattern, name))
+    return sorted(name for name in known if name not in INTERNAL and re.fullmatch(pattern, name))
 
 
 def source_ends(admin: Any, topics: Iterable[str], pattern: str | None) -> dict[str, Ends | None]:

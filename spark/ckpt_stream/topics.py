@@ -16,6 +16,8 @@ ASK_SECONDS = 30.0
 LOOK_SECONDS = 2.0
 #: A marker reaches its topic within milliseconds, unless a broker is away.
 SETTLE_SECONDS = 3.0
+#: Kafka's own topics, which Spark leaves out of every pattern; librdkafka's metadata does not tell them apart.
+INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,8 @@ class Topics:
             metadata = self._admin.list_topics(timeout=ASK_SECONDS)
         except KafkaException as e:
             raise sink_error(e, "list the topics") from e
-        wanted = [t for t in metadata.topics if re.fullmatch(pattern, t)] if pattern else list(names)
+        matching = [t for t in metadata.topics if pattern and t not in INTERNAL and re.fullmatch(pattern, t)]
+        wanted = matching if pattern else list(names)
         if missing := [t for t in wanted if t not in metadata.topics] or (
             ["any topic that matches"] if not wanted else []
         ):
