@@ -79,9 +79,16 @@ class SourceGap:
         in_doubt = checkpoint_end(self._files).in_doubt
         if lost and in_doubt is not None and in_sink:
             yield GapBatch(in_doubt, as_planned=True)
+            self._must_be_committed(in_doubt)
             lost = self.refuse_unless_accepted()
         if lost:
-            yield GapBatch(self._plan(lost), as_planned=False)
+            batch = self._plan(lost)
+            yield GapBatch(batch, as_planned=False)
+            self._must_be_committed(batch)
+
+    def _must_be_committed(self, batch: int) -> None:
+        if checkpoint_end(self._files).committed != batch:
+            raise StreamError(f"Batch {batch}, which passes over an accepted loss, has ended without being committed.")
 
     def _plan(self, lost: tuple[Lost, ...]) -> int:
         """Write the offset log's entry of a batch that holds what was lost, and nothing else."""
