@@ -192,15 +192,13 @@ class StreamControl:
                 log.info("attached: another one has restarted it: %s", status.line())
                 return status
         token = secrets.token_hex(6)
-        prepared = None
-        if status.state not in ENDED_WELL:
-            prepared = self._prepare(Order(token, self._check(status, allow)))
-        if prepared is None or self._stop_is_pending():
-            if prepared is not None:
-                prepared[1].discard()
+        accepted = self._check(status, allow) if status.state not in ENDED_WELL else ()
+        if self._stop_is_pending():
             status = self.status()
+        if status.state in ENDED_WELL:
             log.info("not restarted: %s", status.line())
             return status
+        prepared = self._prepare(Order(token, accepted))
         return self._start_once(
             RESTART,
             token,

@@ -214,15 +214,16 @@ def test_a_stop_that_comes_while_the_restart_is_prepared_is_seen_in_time(
     world.control().submit()
     world.fails(ago=11)
     control = world.control()
-    original = control._prepare
+    original = control._check
 
-    def prepare(order: Order) -> Any:
+    def check(*args: Any) -> Any:
         world.control("bob").request_stop()
-        return original(order)
+        return original(*args)
 
-    monkeypatch.setattr(control, "_prepare", prepare)
+    monkeypatch.setattr(control, "_check", check)
     assert control.resume(control.status()).state == "STOPPED"
-    assert (len(world.runner.started), kinds(world)) == (1, ["submit"])
+    # Nothing is left behind that a driver would have to clean up.
+    assert (len(world.runner.started), len(world.orders), kinds(world)) == (1, 1, ["submit"])
 
 
 def test_a_stop_that_crosses_a_restart_reaches_the_driver_that_was_started(world: Deployment) -> None:
