@@ -111,7 +111,7 @@ class Driver:
 
     def run(self) -> tuple[int, str]:
         """The exit code, and the line that ends the log."""
-        self.record.enter(records.STARTING)
+        self._enter(records.STARTING)
         self.heart.start()
         try:
             return self._one_life()

@@ -34,8 +34,7 @@ class Heart:
         self._thread = threading.Thread(target=self._beat, name="ckpt-heart", daemon=True)
 
     def start(self) -> None:
-        """Write the record, then beat until the end."""
-        self.save()
+        """Beat until the end."""
         self._thread.start()
 
     def save(self) -> None:

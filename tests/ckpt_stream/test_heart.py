@@ -49,6 +49,7 @@ def heart(storage: Storage) -> Iterator[Heart]:
     record = RunRecord("run-1", "orders", heartbeat_seconds=0.01)
     record.enter(STARTING)
     made = Heart(storage, record)
+    made.save()
     made.start()
     yield made
     storage.let_go.set()
