@@ -196,6 +196,32 @@ def test_more_that_is_lost_while_a_batch_in_doubt_is_replayed_is_not_passed_over
     assert (again.hits, under_test.last_batch("commits")) == (1, 0)
 
 
+def counted(events: Any) -> Any:
+    return events.groupBy("key").count().selectExpr("key", "cast(count as string) as value")
+
+
+def too_long(events: Any) -> Any:
+    """The same counts, in records that no topic takes: state is written, and the sink gets nothing."""
+    return counted(events).selectExpr("key", "rpad(value, 3000000, 'x') as value")
+
+
+@pytest.mark.parametrize("in_doubt", [False, True])
+def test_a_stream_with_state_keeps_it_over_a_gap(spark: Any, stream: Make, in_doubt: bool) -> None:
+    """Neither the records that are lost nor an attempt at the batch in doubt, with them, is left in its state."""
+    under_test = stream(output_mode="update")
+    under_test.feed(*numbered(0, 10), keys=1)
+    assert under_test.drive(spark, counted)[0] == 0
+    under_test.feed(*numbered(10, 30), keys=1)
+    if in_doubt:
+        code, line = under_test.drive(spark, too_long)
+        assert (code, "SinkRejected" in line, under_test.last_batch("offsets")) == (1, True, 1), line
+        assert len(list(under_test.checkpoint.glob("state/0/*/2.*"))) > 0
+    delete(under_test, 20)
+    loss = accepted(Lost(under_test.source, 0, 10, 20))
+    assert under_test.drive(spark, counted, accepted_loss=loss)[0] == 0
+    assert under_test.values() == ["10", "20"]
+
+
 # --- topics that come and go --------------------------------------------------------------------------------------------
 
 
