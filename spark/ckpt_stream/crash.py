@@ -4,6 +4,9 @@ Armed by the environment variable ``CKPT_CRASH``, a JSON document: ``{"point": .
 "both" | "zombie", "once": <path>}`` with optional ``batch`` and ``lane``, or a list of such. The file ``once`` makes it
 happen a single time: it is created by the process about to die, so its presence afterwards proves that the fault hit. Not
 armed, a point is an empty function.
+
+A production driver may be armed too, as fire drills are for: all that a point can do is kill the driver and its worker,
+which the protocol survives wherever it happens. An armed driver says so in its log.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ckpt_stream import restart_history
+from ckpt_stream import crash, restart_history
 from ckpt_stream import run_record as records
 from ckpt_stream.config import AT_LEAST_ONCE, SECRETS_PROPERTY, StreamConfig, find_document, from_json, kafka_settings
 from ckpt_stream.decision import CheckpointEnd, Intent, Reconciliation
@@ -46,9 +46,6 @@ Transform = Callable[["DataFrame"], "DataFrame"]
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 #: A batch is in memory several times: in the JVM, in the worker, and as Python objects on the way to Kafka's client.
 ARROW_BATCH_BYTES = 32 << 20
-
-#: Test only: the negative control of the ledger's decision.
-IGNORE_LEDGER = "CKPT_TEST_IGNORE_LEDGER"
 
 
 def run(transform: Transform, *, output_mode: str = "append", argv: Sequence[str] | None = None) -> NoReturn:
@@ -95,10 +92,17 @@ def bound_arrow_batches(spark: SparkSession) -> None:
 
 
 class Driver:
-    """Puts source, transform, sink, mirror and run record together."""
+    """Puts source, transform, sink, mirror and run record together.
 
-    def __init__(self, spark: SparkSession, config: StreamConfig, transform: Transform) -> None:
+    ``ignore_ledger`` is the negative control of the project's own tests: a replayed batch is written again. `run` never
+    sets it, and no environment or configuration reaches it.
+    """
+
+    def __init__(
+        self, spark: SparkSession, config: StreamConfig, transform: Transform, *, ignore_ledger: bool = False
+    ) -> None:
         self.spark, self.config, self.transform = spark, config, transform
+        self.ignore_ledger = ignore_ledger
         self.kafka: Mapping[str, Any] = config.kafka
         self.files = CheckpointFiles(spark, config.checkpoint)
         self.record = self._new_record()
@@ -144,7 +148,11 @@ class Driver:
         return self._gap.refusal(lost) if lost else error
 
     def _live(self) -> str:
-        refuse_unsafe(self.config, dict(self.spark.sparkContext.getConf().getAll()))
+        refuse_unsafe(self.config, dict(self.spark.sparkContext.getConf().getAll()), os.environ)
+        if crash.armed_points:
+            log.warning(
+                "%s is set: this driver kills itself at %s", crash.ENVIRONMENT, ", ".join(sorted(crash.armed_points))
+            )
         self.kafka = kafka_settings(self.config, self.spark.conf.get(SECRETS_PROPERTY, None))
         refuse_if_alive(self.record, self._other_runs, say=lambda text: log.info("%s", text))
         self._note_restart()
@@ -290,7 +298,7 @@ class Driver:
             dead_letter_topic=config.dead_letter_topic,
             audit=config.audit == "record",
             driver_pids=self._driver_pids(),
-            ignore_ledger=os.environ.get(IGNORE_LEDGER) == "1",
+            ignore_ledger=self.ignore_ledger,
         )
         exactly_once = config.guarantee != AT_LEAST_ONCE
         write = LaneBatches() if exactly_once else write_at_least_once(java_settings(self.kafka))

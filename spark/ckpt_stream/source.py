@@ -21,22 +21,32 @@ EARLIEST, LATEST = -2, -1
 #: Fewer, larger polls and fetches: at the Java client's default of 500 records a poll costs more than the records in it,
 #: and a reader of one partition waits for every fetch.
 FETCH_DEFAULTS = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(4 << 20)}
-#: What a user may not set, with what it would break.
+#: What a user may not set, with what it would break. In lower case: Spark's options are the same in every spelling.
 FORBIDDEN = {
-    "failOnDataLoss": ("true", "records that retention deleted unread would be passed over in silence"),
+    "failondataloss": ("true", "records that retention deleted unread would be passed over in silence"),
     "kafka.isolation.level": ("read_committed", "records of aborted transactions would be read"),
-    "asyncProgressTrackingEnabled": ("false", "a batch would not replay over the same offsets"),
-    "minPartitions": (None, "one source partition would be read by several tasks, and the order of a key be lost"),
+    "asyncprogresstrackingenabled": ("false", "a batch would not replay over the same offsets"),
+    "minpartitions": (None, "one source partition would be read by several tasks, and the order of a key be lost"),
+    "maxrecordsperpartition": (
+        None,
+        "one source partition would be read by several tasks, and the order of a key be lost",
+    ),
     "kafka.enable.auto.commit": ("false", "offsets would be committed before their batch"),
-    "startingOffsets": (None, "the stream's `start` decides it"),
+    "startingoffsets": (None, "the stream's `start` decides it"),
+    "startingoffsetsbytimestamp": (None, "the stream's `start` decides it"),
+    "startingtimestamp": (None, "the stream's `start` decides it"),
     "subscribe": (None, "the stream's `source` decides it"),
+    "subscribepattern": (None, "the stream's `source_pattern` decides it"),
+    "assign": (None, "the stream's `source` decides it"),
 }
+#: Once switched the ledger off for a test. Somebody who still sets it expects that, and must not run a stream with it.
+IGNORE_LEDGER = "CKPT_TEST_IGNORE_LEDGER"
 
 
-def refuse_unsafe(config: StreamConfig, spark_conf: Mapping[str, str]) -> None:
+def refuse_unsafe(config: StreamConfig, spark_conf: Mapping[str, str], environment: Mapping[str, str]) -> None:
     """Raise UnsafeSetting for what would break the guarantee."""
     for name, value in config.source_options.items():
-        wanted, risk = FORBIDDEN.get(name, (value, ""))
+        wanted, risk = FORBIDDEN.get(name.lower(), (value, ""))
         if wanted is None or str(value).lower() != str(wanted).lower():
             raise UnsafeSetting(
                 f"source_options sets {name}={value!r}.", f"With it {risk}.", f"remove {name} from source_options."
@@ -46,6 +56,12 @@ def refuse_unsafe(config: StreamConfig, spark_conf: Mapping[str, str]) -> None:
             "spark.speculation is true.",
             "Two copies of a task would fence each other's transactions.",
             "set spark.speculation=false for this stream.",
+        )
+    if environment.get(IGNORE_LEDGER):
+        raise UnsafeSetting(
+            f"{IGNORE_LEDGER} is set in the driver's environment.",
+            "It asks for a stream that writes a batch again which is in the sink already.",
+            f"unset {IGNORE_LEDGER} where the driver is started (Stream(env=...), the worker's or the cluster's environment).",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -31,6 +32,8 @@ def feed(stream: StreamUnderTest, first: int) -> list[str]:
 
 
 EVERYWHERE = pytest.mark.slow
+#: An application whose driver does not ask the ledger.
+IGNORES_THE_LEDGER = str(Path(__file__).with_name("ignores_the_ledger"))
 QUICK = (crash.COMMIT_SENT, crash.BETWEEN_LANES)
 
 
@@ -138,18 +141,16 @@ def duplicates(values: list[str]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
+    ("name", "application", "options"),
     [
-        ("Spark's own sink", {"guarantee": "at_least_once"}),
-        pytest.param(
-            "the ledger's decision switched off", {"env": {"CKPT_TEST_IGNORE_LEDGER": "1"}}, marks=pytest.mark.slow
-        ),
+        ("Spark's own sink", "copy_topic", {"guarantee": "at_least_once"}),
+        pytest.param("the ledger's decision switched off", IGNORES_THE_LEDGER, {}, marks=pytest.mark.slow),
     ],
 )
 def test_the_same_crash_without_the_protocol_shows_duplicates(
-    stream: Callable[..., StreamUnderTest], name: str, options: dict[str, Any]
+    stream: Callable[..., StreamUnderTest], name: str, application: str, options: dict[str, Any]
 ) -> None:
-    under_test = stream("copy_topic", partitions=2)
+    under_test = stream(application, partitions=2)
     expected = feed(under_test, 0)
     crashed = under_test.crash_at(crash.AFTER_LAST_LANE, **options)
     assert crashed.hit is not None, crashed.log[-3000:]

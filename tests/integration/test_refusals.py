@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from ckpt_stream import crash
 from ckpt_stream.ledger import ledger_topic
+from ckpt_stream.source import IGNORE_LEDGER
 from tests.kafka_io import read_all, recreate_topic
 from tests.streams import StreamUnderTest
 from tests.waiting import wait_for
@@ -145,3 +146,14 @@ def test_a_damaged_checkpoint_is_refused_by_name(spark: Any, stream: Make) -> No
         code, line = under_test.drive(spark, copy)
     assert code == 1
     assert "at most one batch can be in doubt" in line
+
+
+def test_an_environment_that_asks_to_ignore_the_ledger_is_refused(
+    spark: Any, stream: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_test = stream()
+    under_test.feed("a")
+    monkeypatch.setenv(IGNORE_LEDGER, "1")
+    with nothing_is_written(under_test):
+        outcome = under_test.drive(spark, copy)
+    refused(under_test, outcome, "UnsafeSetting", IGNORE_LEDGER, "unset")
