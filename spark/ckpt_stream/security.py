@@ -12,11 +12,22 @@ from typing import Any
 
 from ckpt_stream.errors import ConfigError
 
-SECRET_WORDS = (
-    "password", "passphrase", "secret", "ssl.key.pem", "ssl.keystore.key", "jaas", "token", "private.key",
-    # Of storage: Azure's, in the words of Hadoop and of fsspec.
-    "account.key", "account_key", "connection_string",
-)  # fmt: skip
+#: Parts of a name, its words joined by dots, whose value must never be shown.
+_SECRET = re.compile(
+    r"password|passwd|passphrase|secret|credential|jaas"
+    # Of Kafka, HTTP and databases.
+    r"|key\.?pem\b|keystore\.key\b|api\.?keys?\b|private\.?key|encryption\.?key\b|\bbearer\b(?!\.auth)|\.pwd\b|user\.info\b"
+    # Of storage: S3's, Azure's and Google's, in the words of Hadoop, of fsspec and of their connection strings.
+    r"|access\.?key|account\.?key\b|storage\.?key\b|shared\.?key|shared\.?access|connection\.?string|\bsas\b(?!\.?token)"
+    r"|token\b"
+)
+#: What such a part speaks of without being it: where the secret is, how one is got, of what kind it is.
+_INNOCENT = re.compile(
+    r"\.(?:file|path|location|dir|url|uri|endpoint|full\.uri|relative\.uri|provider|providers|source|class|mechanism|algorithm|type"
+    r"|name|enabled|length|limit|count|size|bucket|timeout|interval|lifetime|expiry|ttl|ms|seconds|renewal|retry|refresh)\b"
+)
+#: Paths, commands and switches that have a word from above in their names.
+_INNOCENT_ENDS = ("application.credentials", ".kinit.cmd", ".enabled")
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
@@ -103,11 +114,22 @@ CONSUMER_ONLY = {"group.id", "auto.offset.reset", "enable.auto.commit", "isolati
 
 Reader = Callable[[str], str]
 
+#: Where a new word begins in a name without separators: `accountKey`, `SASToken`.
+_BETWEEN_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
 
 def is_secret(name: str) -> bool:
-    """Whether a setting of this name must never be shown."""
-    lowered = name.lower()
-    return any(word in lowered for word in SECRET_WORDS) and not lowered.endswith(("token.endpoint.url", ".kinit.cmd"))
+    """Whether a setting of this name must never be shown, however it is spelt: `sasToken`, `SAS_TOKEN`, `fs.azure.sas...`."""
+    words = re.sub(r"[^a-z0-9]+", ".", _BETWEEN_WORDS.sub(".", name).lower())
+    if words.endswith(_INNOCENT_ENDS):
+        return False
+    return any(not _INNOCENT.match(words, _end_of_word(words, found.end())) for found in _SECRET.finditer(words))
+
+
+def _end_of_word(words: str, at: int) -> int:
+    """`credential` was found in `credentials.provider`: what follows begins behind the whole word."""
+    end = words.find(".", at)
+    return len(words) if end < 0 else end
 
 
 def client_settings(kafka: Mapping[str, Any]) -> dict[str, Any]:

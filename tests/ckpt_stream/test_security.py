@@ -326,29 +326,63 @@ def test_librdkafka_gets_everything_but_what_only_a_consumer_takes() -> None:
     assert client_settings(kafka) == {**SERVERS, "sasl.password": "p", "linger.ms": 5}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "sasl.password",
-        "ssl.key.password",
-        "ssl.keystore.password",
-        "ssl.key.pem",
-        "ssl.keystore.key",
-        "sasl.jaas.config",
-        "sasl.oauthbearer.client.secret",
-        "sasl.oauthbearer.assertion.private.key.passphrase",
-        "sasl.oauthbearer.token",
-        "SASL.PASSWORD",
-    ],
-)
+SECRETS = (
+    # Kafka, librdkafka and Java
+    "sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.truststore.password", "ssl.key.pem", "ssl.keystore.key",
+    "kafka.ssl.keystore.key", "sasl.jaas.config", "kafka.sasl.jaas.config", "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.assertion.private.key.passphrase", "sasl.oauthbearer.assertion.private.key.pem", "sasl.oauthbearer.token",
+    "SASL.PASSWORD", "spark.kafka.clusters.prod.ssl.keystore.password", "schema.registry.basic.auth.user.info",
+    "bearer.auth.token", "bearer_token", "BEARER",
+    # of anything
+    "apikey", "api_key", "api-key", "apiKey", "X-API-Key", "API_KEYS", "credential", "credentials", "db.credentials", "DB_PASSWD",
+    "passwd", "passphrase", "dbPassword", "db.pwd", "privateKey", "private_key", "clientSecret", "client_secret", "secret",
+    "accessToken", "access_token", "refresh.token", "token", "webhook.token", "GITHUB_TOKEN", "spark.ssl.keyPassword",
+    "spark.authenticate.secret", "jaasConfig",
+    # storage
+    "fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+    "aws_session_token", "fs.s3a.encryption.key", "sas", "sas_token", "sasToken", "SASToken", "sastoken",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "fs.azure.sas.box.acct.blob.core.windows.net", "fs.azure.sas.fixed.token.acct.dfs.core.windows.net",
+    "fs.azure.account.key.acct.dfs.core.windows.net", "spark.hadoop.fs.azure.account.key.acct.blob.core.windows.net",
+    "fs.azure.account.oauth2.client.secret", "accountkey", "accountKey", "account_key", "AccountKey", "AZURE_STORAGE_KEY",
+    "SharedAccessKey", "SharedAccessSignature", "shared_access_signature", "sharedaccesskey", "shared.access.key",
+    "connection_string", "connectionString", "AZURE_STORAGE_CONNECTION_STRING", "connectionstring",
+    "fs.gs.auth.service.account.private.key", "fs.gs.auth.client.secret",
+)  # fmt: skip
+
+ORDINARY = (
+    # Kafka, librdkafka and Java
+    "bootstrap.servers", "key.serializer", "value.deserializer", "security.protocol", "sasl.mechanism", "sasl.mechanisms",
+    "sasl.username", "sasl.kerberos.keytab", "sasl.kerberos.kinit.cmd", "sasl.kerberos.service.name", "sasl.oauthbearer.method",
+    "sasl.oauthbearer.client.id", "sasl.oauthbearer.scope", "sasl.oauthbearer.token.endpoint.url", "ssl.key.location",
+    "ssl.ca.pem", "ssl.ca.location", "ssl.certificate.pem", "ssl.keystore.location", "ssl.keystore.type",
+    "ssl.truststore.location", "ssl.truststore.type", "ssl.truststore.certificates", "ssl.keystore.certificate.chain",
+    "ssl.endpoint.identification.algorithm", "max.partition.fetch.bytes", "kafka.max.poll.records", "partitioner",
+    "sasl.login.callback.handler.class",
+    "sasl.oauthbearer.assertion.private.key.file", "basic.auth.credentials.source", "bearer.auth.credentials.source",
+    "bearer.auth.logical.cluster",
+    # Spark and Hadoop
+    "spark.sql.shuffle.partitions", "spark.kafka.clusters.prod.sasl.token.mechanism", "spark.executor.memory",
+    "spark.security.credentials.kafka.enabled", "spark.security.credentials.renewalRatio", "spark.authenticate",
+    "spark.kubernetes.authenticate.driver.mounted.oauthTokenFile", "spark.hadoop.fs.s3a.endpoint", "spark.ui.enabled",
+    "fs.s3a.aws.credentials.provider", "fs.s3a.path.style.access", "fs.azure.account.auth.type.acct.dfs.core.windows.net",
+    "fs.azure.account.oauth.provider.type", "fs.azure.account.oauth2.client.id", "fs.azure.account.oauth2.client.endpoint",
+    "fs.azure.sas.token.provider.type.acct.dfs.core.windows.net", "fs.azure.account.keyprovider.acct",
+    "fs.gs.auth.service.account.json.keyfile", "google.cloud.auth.service.account.json.keyfile",
+    # of anything
+    "GOOGLE_APPLICATION_CREDENTIALS", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_REGION", "PWD", "PATH",
+    "account_name", "tenant_id", "client_kwargs", "endpoint_url", "tokenizer", "max_tokens", "token.bucket.size", "key", "keys",
+    "key_field", "primary.key", "partition_key", "session", "sasl", "saskatoon", "password_file", "passenger", "compass",
+    "monkey", "keyboard", "api.version.request", "access.log", "topic", "threshold", "user", "info",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRETS)
 def test_a_secret_is_known_by_its_name(name: str) -> None:
     assert is_secret(name)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["sasl.username", "ssl.ca.pem", "ssl.key.location", "sasl.oauthbearer.token.endpoint.url", "bootstrap.servers"],
-)
+@pytest.mark.parametrize("name", ORDINARY)
 def test_what_is_no_secret_may_be_shown(name: str) -> None:
     assert not is_secret(name)
 
