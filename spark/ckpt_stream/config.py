@@ -23,6 +23,8 @@ from ckpt_stream.security import is_secret
 
 ENVIRONMENT = "CKPT_STREAM"
 SECRETS_ENVIRONMENT = "CKPT_KAFKA_SECRETS"
+#: The properties file with the secrets, where the one who started the driver has written one for it alone.
+SECRETS_FILE_ENVIRONMENT = "CKPT_SECRETS_FILE"
 #: "secret" in the name makes Spark redact it in its UI and logs.
 SECRETS_PROPERTY = "spark.ckpt.kafka.secrets"
 
@@ -285,3 +287,10 @@ def with_secrets(kafka: Mapping[str, Any], property_text: str | None) -> dict[st
             raise ConfigError(f"{source} is not a JSON object of Kafka settings.")
         settings.update(secrets)
     return settings
+
+
+def delete_secrets_file() -> None:
+    """Delete the file that the driver was given its secrets in: spark-submit has read it before it started Python."""
+    for name in os.environ.pop(SECRETS_FILE_ENVIRONMENT, "").split(os.pathsep):
+        if name:
+            Path(name).unlink(missing_ok=True)

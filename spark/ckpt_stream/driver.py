@@ -12,9 +12,17 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ckpt_stream import crash, restart_history
+from ckpt_stream import crash, redaction, restart_history
 from ckpt_stream import run_record as records
-from ckpt_stream.config import AT_LEAST_ONCE, SECRETS_PROPERTY, StreamConfig, find_document, from_json, kafka_settings
+from ckpt_stream.config import (
+    AT_LEAST_ONCE,
+    SECRETS_PROPERTY,
+    StreamConfig,
+    delete_secrets_file,
+    find_document,
+    from_json,
+    kafka_settings,
+)
 from ckpt_stream.decision import CheckpointEnd, Intent, Reconciliation
 from ckpt_stream.errors import ConfigError, SinkRecreated, StreamError
 from ckpt_stream.failure import describe, is_data_loss
@@ -57,6 +65,7 @@ def run(transform: Transform, *, output_mode: str = "append", argv: Sequence[str
     Ends with exit code 0 when the stream was stopped or has finished, otherwise with another one and the reason as the
     last line of the log and in the run record.
     """
+    delete_secrets_file()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
@@ -77,9 +86,7 @@ def run(transform: Transform, *, output_mode: str = "append", argv: Sequence[str
 
 
 def session(config: StreamConfig) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.builder.appName(config.name).getOrCreate()
+    spark = redaction.session(config.name)
     bound_arrow_batches(spark)
     spark.sparkContext.setLogLevel(os.environ.get("CKPT_SPARK_LOG_LEVEL", "WARN"))
     return spark

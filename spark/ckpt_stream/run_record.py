@@ -11,6 +11,7 @@ This module is the format's one definition and imports neither Spark nor Kafka.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
@@ -33,6 +34,8 @@ LIVE = (STARTING, RUNNING)
 
 #: Kinds of entries in the restart history: a restart uses up a strategy's budget, a submit begins a new one.
 SUBMIT, RESTART = "submit", "restart"
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 #: A status looks at the last five; people, and the curves of a verification's report, at the last minutes.
 KEEP_BATCHES = 100
@@ -132,7 +135,11 @@ class RunRecord:
         document = parse(text, "run record")
         failure = document.pop("failure", None)
         known = build(Failure, failure, "failure in the run record") if failure else None
-        return build(cls, {**document, "failure": known}, "run record")
+        found = build(cls, {**document, "failure": known}, "run record")
+        # Files are read and deleted by this name: whoever can write the record must not choose which.
+        if not isinstance(found.run, str) or not _PLAIN_NAME.fullmatch(found.run):
+            raise RunRecordError(f"The run record names its run {found.run!r}, which no run is called.")
+        return found
 
 
 def _compact(document: Any) -> str:

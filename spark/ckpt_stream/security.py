@@ -12,15 +12,17 @@ from typing import Any
 
 from ckpt_stream.errors import ConfigError
 
-#: Parts of a name, its words joined by dots, whose value must never be shown.
-_SECRET = re.compile(
-    r"password|passwd|passphrase|secret|credential|jaas"
+#: Parts of a name whose value must never be shown; Spark is given the same for what it shows itself.
+SENSITIVE = (
+    r"password|passwd|passphrase|secret|credential|jaas|token\b"
     # Of Kafka, HTTP and databases.
-    r"|key\.?pem\b|keystore\.key\b|api\.?keys?\b|private\.?key|encryption\.?key\b|\bbearer\b(?!\.auth)|\.pwd\b|user\.info\b"
+    r"|key[._-]?pem\b|keystore[._-]key\b|api[._-]?keys?\b|private[._-]?key|encryption[._-]?key\b|\bbearer\b(?![._-]auth)"
+    r"|[._-]pwd\b|user[._-]info\b"
     # Of storage: S3's, Azure's and Google's, in the words of Hadoop, of fsspec and of their connection strings.
-    r"|access\.?key|account\.?key\b|storage\.?key\b|shared\.?key|shared\.?access|connection\.?string|\bsas\b(?!\.?token)"
-    r"|token\b"
+    r"|access[._-]?key|account[._-]?key\b|storage[._-]?key\b|shared[._-]?key|shared[._-]?access|connection[._-]?string"
+    r"|\bsas\b(?![._-]?token)"
 )
+_SECRET = re.compile(SENSITIVE)
 #: What such a part speaks of without being it: where the secret is, how one is got, of what kind it is.
 _INNOCENT = re.compile(
     r"\.(?:file|path|location|dir|url|uri|endpoint|full\.uri|relative\.uri|provider|providers|source|class|mechanism|algorithm|type"

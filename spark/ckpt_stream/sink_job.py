@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ckpt_stream.checksum import AUDIT_HEADER, record_hash_column
-from ckpt_stream.config import SECRETS_PROPERTY, find_document, with_secrets
+from ckpt_stream.config import SECRETS_PROPERTY, delete_secrets_file, find_document, with_secrets
 from ckpt_stream.errors import ConfigError
 from ckpt_stream.files import CheckpointFiles
+from ckpt_stream.redaction import session
 from ckpt_stream.security import is_secret, java_settings
 from ckpt_stream.sink_arrays import LANES_SCHEMA, NONE, SUMS_SCHEMA, Collector, account_lane, hash_name
 from ckpt_stream.sink_facts import (
@@ -99,8 +100,7 @@ def _target(document: Mapping[str, Any]) -> Target:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Do the job that the document describes; the exit code says whether its result was written, not what it is."""
-    from pyspark.sql import SparkSession
-
+    delete_secrets_file()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except ConfigError as e:
         print(f"ckpt_stream: {e}", file=sys.stderr, flush=True)
         sys.exit(2)
-    spark = SparkSession.builder.appName(job.name).getOrCreate()
+    spark = session(job.name)
     try:
         scans = run_job(spark, job)
     except Exception as e:

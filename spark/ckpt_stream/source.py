@@ -12,6 +12,7 @@ from ckpt_stream.consumer_group import committed_offsets
 from ckpt_stream.errors import UnsafeSetting
 from ckpt_stream.kafka_errors import sink_error
 from ckpt_stream.ledger import Offsets
+from ckpt_stream.redaction import without_fallback
 from ckpt_stream.security import java_settings
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def read(
     over_a_gap: bool = False,
 ) -> DataFrame:
     options = reader_options(config, kafka, over_a_gap=over_a_gap)
-    return spark.readStream.format("kafka").options(**options, **start).load()
+    return without_fallback(spark.readStream.format("kafka").options(**options, **start).load())
 
 
 def start_options(

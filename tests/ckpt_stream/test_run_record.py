@@ -167,6 +167,13 @@ def test_the_newest_batch_tells_its_offsets_and_the_ones_before_it_do_not() -> N
     assert all(len(b["lanes"]) == 4 for b in record.batches)
 
 
+@pytest.mark.parametrize("run", ["../../../../home/ann/settings", "a/b", "", None, "a\nb"])
+def test_a_run_record_cannot_choose_which_file_is_deleted_with_the_oldest_runs(run: str | None) -> None:
+    document = {**json.loads(RunRecord("r", "orders").to_json()), "run": run}
+    with pytest.raises(RunRecordError, match="names its run"):
+        RunRecord.from_json(json.dumps(document))
+
+
 def test_a_list_is_read_back_and_a_missing_file_is_an_empty_one() -> None:
     poison = [{"topic": "t", "partition": 0, "offset": 5}]
     assert entries(listing(poison), "list of poison records") == poison
