@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -45,6 +46,19 @@ def for_airflow(
             "abfss://container@account.dfs.core.windows.net/path."
         )
     raise CkptError(f"{checkpoint} begins with {scheme}://, which Airflow cannot read. It can read {_SCHEMES}.")
+
+
+def same_place(one: str, other: str) -> bool:
+    """Whether two paths name one checkpoint: with or without `file://`, as `s3://` or `s3a://`, with a slash at the end."""
+    return _place(one) == _place(other)
+
+
+def _place(checkpoint: str) -> tuple[str, str]:
+    scheme = _scheme(checkpoint)
+    path = checkpoint.partition(":")[2] if scheme else checkpoint
+    if scheme in ("", "file"):
+        return "file", os.path.abspath(re.sub("^//+", "/", path))
+    return OBJECT_STORES.get(scheme, scheme), path.strip("/")
 
 
 def open_files(checkpoint: str, webhdfs: str | None = None, options: Mapping[str, Any] | None = None) -> FsspecFiles:

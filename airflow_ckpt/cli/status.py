@@ -11,7 +11,7 @@ from rich.table import Table
 
 from airflow_ckpt.cli.kafka_options import AsJson, Bootstrap, KafkaConfig
 from airflow_ckpt.cli.output import Result, output_for
-from airflow_ckpt.cli.streams import StreamArgument, WebHdfs, control_for
+from airflow_ckpt.cli.streams import StreamArgument, WebHdfs, control_for, control_to_start
 from airflow_ckpt.exceptions import CkptError
 
 COLOURS = {"RUNNING": "green", "IDLE": "green", "STARTING": "cyan", "STOPPED": "dim", "FINISHED": "dim", "NEW": "dim"}
@@ -81,9 +81,12 @@ def resume(
     """
     from airflow_ckpt.streams.status import BROKEN, STOPPED
 
-    control = control_for(stream, bootstrap, kafka_config, webhdfs)
+    control, missing = control_to_start(stream, bootstrap, kafka_config, webhdfs)
     out = output_for(as_json)
     found = control.status()
+    if missing and found.state in (*BROKEN, STOPPED):
+        # Before anything is ended that could not be started again.
+        raise missing
     if new_budget and found.state in (*BROKEN, STOPPED):
         found = control.submit(allow=tuple(allow or ()))
     else:

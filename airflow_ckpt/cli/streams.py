@@ -45,24 +45,47 @@ def me() -> str:
 
 
 def control_for(text: str, bootstrap: str | None, kafka_config: Path | None, webhdfs: str | None = None) -> Any:
-    """The control of a stream, made without Airflow: from what was noted beside the checkpoint when it was submitted."""
+    """The control of a stream, made without Airflow, to look at it."""
+    return control_to_start(text, bootstrap, kafka_config, webhdfs)[0]
+
+
+def control_to_start(
+    text: str, bootstrap: str | None, kafka_config: Path | None, webhdfs: str | None = None
+) -> tuple[Any, CkptError | None]:
+    """The control of a stream from what its last submit has left on this machine, or why it cannot be started from here.
+
+    What is noted beside the checkpoint is good for a look at the stream, and for nothing else.
+    """
     from airflow_ckpt.checkpoint.locations import open_files
     from airflow_ckpt.checkpoint.runs import current_run
     from airflow_ckpt.cli.kafka_options import kafka_settings
-    from airflow_ckpt.streams.control import StreamControl
+    from airflow_ckpt.cli.work_folder import work_folder
+    from airflow_ckpt.runners.base import Launch
+    from airflow_ckpt.streams.control import Order, StreamControl
     from airflow_ckpt.streams.intent import read_intent
     from airflow_ckpt.streams.observe import Sources
-    from airflow_ckpt.streams.relaunch import relaunch, runner_of, stream_of
+    from airflow_ckpt.streams.relaunch import kafka_of, last_launch, relaunch, runner_of, stream_of
 
     stream = declared(text)
-    files = open_files(stream.checkpoint if stream else text, webhdfs or (stream.webhdfs if stream else None))
+    checkpoint = stream.checkpoint if stream else text
+    files = open_files(checkpoint, webhdfs or (stream.webhdfs if stream else None))
     intent, run = read_intent(files), current_run(files)
+    root = work_folder(intent.token if intent else None)
+    last, missing = None, None
+    try:
+        last = last_launch(root, checkpoint, intent)
+    except CkptError as e:
+        missing = e
     if stream is None:
-        stream = stream_of(text, intent, run)
-    kafka = None
+        stream = last.stream if last else stream_of(checkpoint, intent, run)
+    kafka = dict(last.kafka) if last else kafka_of(run)
     if bootstrap or kafka_config:
         kafka = kafka_settings(bootstrap, kafka_config)
-    elif run is not None:
-        kafka = dict(run.settings.get("kafka") or {})
-    sources = Sources(stream, files, kafka, runner_of(intent))
-    return StreamControl(sources, lambda order: relaunch(stream, order, intent, kafka or {}), me())
+
+    def launch(order: Order) -> Launch:
+        if last is None:
+            raise missing or CkptError("no launch")
+        return relaunch(stream, order, last, kafka)
+
+    sources = Sources(stream, files, kafka or None, runner_of(root, checkpoint, intent))
+    return StreamControl(sources, launch, me()), missing

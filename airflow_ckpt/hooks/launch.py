@@ -16,6 +16,7 @@ from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.hooks.connections import Connections
 from airflow_ckpt.hooks.settings import Settings
 from airflow_ckpt.runners.base import Launch, Runner
+from airflow_ckpt.runners.noted_launch import note_launch
 from airflow_ckpt.runners.private_files import write_private, write_secrets
 from airflow_ckpt.streams.control import Order
 from airflow_ckpt.streams.stream import Stream
@@ -25,8 +26,10 @@ CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 def make_launch(stream: Stream, order: Order, connections: Connections, runner: Runner, settings: Settings) -> Launch:
     """Write everything that this run needs into a folder of its own, and return the command."""
+    # Others may look into the work folder, but nobody else may put a driver into it.
+    settings.work_folder.mkdir(parents=True, exist_ok=True, mode=0o755)
     folder = settings.work_folder / order.token
-    folder.mkdir(parents=True, mode=0o700)
+    folder.mkdir(mode=0o700)
     try:
         return _fill(folder, stream, order, connections, runner, settings)
     except BaseException:
@@ -65,6 +68,7 @@ def _fill(
         settings=settings,
     )
     environment = {**_environment(connections.spark.master), **stream.env}
+    note_launch(folder, argv, environment, stream.as_dict(), job=order.document is not None)
     return Launch(tuple(argv), environment, folder, tuple(secret_files))
 
 

@@ -80,7 +80,7 @@ def make_runner(stream: Stream, connections: Connections, settings: Settings) ->
         )
     from airflow_ckpt.runners.process import ProcessRunner
 
-    return ProcessRunner(settings.work_folder)
+    return ProcessRunner(settings.work_folder, stream.checkpoint)
 
 
 def _yarn(stream: Stream, connections: Connections) -> Runner:

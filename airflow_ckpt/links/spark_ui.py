@@ -18,4 +18,6 @@ class SparkUiLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
         # Airflow calls this at the end of each worker phase and stores what it returns: the value that was pushed.
-        return str(XCom.get_value(key=self.xcom_key, ti_key=ti_key) or "")
+        url = str(XCom.get_value(key=self.xcom_key, ti_key=ti_key) or "")
+        # It comes from the run record, which others may write: no script may hide behind the button.
+        return url if url.startswith(("http://", "https://")) else ""

@@ -128,7 +128,7 @@ class KubernetesRunner:
     def log_tail(self, handle: Handle, lines: int = 50) -> str:
         namespace, _, name = handle.id.partition(":")
         try:
-            _check(handle)
+            self._check(handle)
             answer = self._ask(
                 "read_namespaced_pod_log",
                 name,
@@ -180,7 +180,7 @@ class KubernetesRunner:
 
     def _pod(self, handle: Handle) -> Any:
         """The pod of this very driver, or None if the API server says that there is none."""
-        _check(handle)
+        self._check(handle)
         namespace, _, name = handle.id.partition(":")
         try:
             pod = self._ask("read_namespaced_pod", name, namespace)
@@ -190,6 +190,15 @@ class KubernetesRunner:
             raise
         # With spark.kubernetes.driver.pod.name each run's pod has the same name.
         return pod if (pod.metadata.labels or {}).get(LABEL) == handle.token else None
+
+    def _check(self, handle: Handle) -> None:
+        """A handle is noted where others may write: it must not lead into another namespace that our account reaches."""
+        if handle.kind != self.kind:
+            raise RunnerError(f"{handle.id} is a driver of the runner {handle.kind!r}, not of {self.kind!r}")
+        if handle.id.partition(":")[0] != self._namespace:
+            raise RunnerError(
+                f"{handle.id} is not in our namespace {self._namespace!r}: see the Spark connection's extra field"
+            )
 
     def _state(self, pod: Any) -> DriverState:
         status = pod.status
@@ -254,11 +263,6 @@ class _ApiError(RunnerError):
         except ValueError:
             return {}
         return said if isinstance(said, dict) and said.get("kind", "Status") == "Status" else {}
-
-
-def _check(handle: Handle) -> None:
-    if handle.kind != KubernetesRunner.kind:
-        raise RunnerError(f"{handle.id} is a driver of the runner {handle.kind!r}, not of {KubernetesRunner.kind!r}")
 
 
 def _gone(handle: Handle) -> DriverState:

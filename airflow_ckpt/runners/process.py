@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from airflow_ckpt.checkpoint.locations import same_place
 from airflow_ckpt.runners import work_folders
 from airflow_ckpt.runners.base import (
     ENDED,
@@ -29,6 +30,9 @@ from airflow_ckpt.runners.base import (
     RunnerError,
     SubmitFailed,
 )
+from airflow_ckpt.runners.noted_launch import noted_launch
+from airflow_ckpt.runners.private_files import SECRETS_FILE, NotPrivate, folder_of, read_private
+from ckpt_stream.config import SECRETS_FILE_ENVIRONMENT
 from ckpt_stream.lease import boot_id, process_started
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
@@ -38,12 +42,17 @@ NOTE_SECONDS = 10.0
 
 
 class ProcessRunner:
-    """Drivers on this machine, one folder each below `root`."""
+    """Drivers on this machine, one folder each below `root`.
+
+    Of a handle only the token and the machine are believed, for it is kept beside the checkpoint, where others may write:
+    which processes are ended and which files are read is taken from the driver's own folder. Given a checkpoint, the
+    runner touches the drivers of that one only.
+    """
 
     kind = "process"
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, checkpoint: str = "") -> None:
+        self.root, self.checkpoint = root, checkpoint
 
     def properties(self, token: str) -> Mapping[str, str]:
         return {}
@@ -59,7 +68,7 @@ class ProcessRunner:
             try:
                 process = subprocess.Popen(
                     command,
-                    env={**os.environ, **launch.env},
+                    env={**os.environ, **launch.env, SECRETS_FILE_ENVIRONMENT: os.pathsep.join(launch.secret_files)},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -85,9 +94,25 @@ class ProcessRunner:
 
     def find(self, token: str) -> Handle | None:
         """The driver of this token, if it was started on this machine."""
-        folder = self.root / token
-        note = _read(folder / "driver.json")
+        folder = self._folder(token)
+        note = self._note(token)
         return self._handle(token, folder, note) if note is not None else None
+
+    def _folder(self, token: str) -> Path:
+        """The driver's folder. Raises NotPrivate for one that is not ours, or of another checkpoint's driver."""
+        folder = folder_of(self.root, token)
+        launch = noted_launch(self.root, token)
+        if launch is not None and self.checkpoint and not same_place(launch.checkpoint, self.checkpoint):
+            raise NotPrivate(
+                f"{folder} is of a driver of the checkpoint {launch.checkpoint}, and not of {self.checkpoint}."
+            )
+        return folder
+
+    def _note(self, token: str, name: str = "driver.json") -> dict[str, Any] | None:
+        """What the launcher has noted of itself, its driver and the end."""
+        text = read_private(self._folder(token), name)
+        value: dict[str, Any] | None = json.loads(text) if text else None
+        return value
 
     def _handle(self, token: str, folder: Path, note: Mapping[str, Any]) -> Handle:
         details = {
@@ -109,23 +134,36 @@ class ProcessRunner:
             if str(details.get("boot")).split()[:1] == boot_id().split()[:1]:
                 return DriverState(UNKNOWN, "it runs in another container of this machine", url=log)
             return DriverState(VANISHED, "the machine was restarted since", url=log)
-        folder = Path(str(details["folder"]))
+        try:
+            return self._look_here(handle)
+        except NotPrivate as e:
+            return DriverState(UNKNOWN, str(e), url=log)
+
+    def _look_here(self, handle: Handle) -> DriverState:
+        folder = self._folder(handle.token)
+        if not folder.exists():
+            return DriverState(UNKNOWN, f"its folder is not in {self.root}: see `work_folder` in airflow.cfg")
+        log = str(folder / LOG)
         if self._pids(handle):
             return DriverState(RUNNING, f"process {handle.id}", url=log)
-        ended = _read(folder / "exit.json")
+        # Whoever was to delete it is gone as well.
+        (folder / SECRETS_FILE).unlink(missing_ok=True)
+        ended = self._note(handle.token, "exit.json")
         if ended is not None:
             code = int(ended["code"])
             return DriverState(ENDED, _in_words(code), code, log, ended_at=float(ended["time"]))
         return DriverState(VANISHED, f"process {handle.id} is gone and left no exit status", url=log)
 
-    def _pids(self, handle: Handle) -> list[int]:
+    def _pids(self, handle: Handle) -> dict[str, int]:
         """The launcher's process and the driver's, as far as they live."""
-        note = _read(Path(str(handle.details["folder"])) / "driver.json") or {}
-        known = [
-            (int(handle.id), handle.details.get("started")),
-            (int(note.get("child") or 0), note.get("child_started")),
-        ]
-        return [pid for pid, started in known if pid and started is not None and process_started(pid) == started]
+        note = self._note(handle.token) or {}
+        known = {"launcher": ("pid", "started"), "driver": ("child", "child_started")}
+        alive = {who: (int(note.get(pid) or 0), note.get(started)) for who, (pid, started) in known.items()}
+        return {
+            who: pid
+            for who, (pid, started) in alive.items()
+            if pid and started is not None and process_started(pid) == started
+        }
 
     def kill(self, handle: Handle, *, wait: float = 30.0) -> DriverState:
         """Ask the launcher to end the driver; whatever is left after the wait is killed."""
@@ -146,10 +184,9 @@ class ProcessRunner:
         return self.look(handle)
 
     def _signal(self, handle: Handle, number: int) -> None:
-        launcher = int(handle.id)
-        for pid in self._pids(handle):
+        for who, pid in self._pids(handle).items():
             try:
-                if pid == launcher and number == signal.SIGTERM:
+                if who == "launcher" and number == signal.SIGTERM:
                     os.kill(pid, number)
                 else:
                     os.killpg(pid, number)
@@ -157,7 +194,10 @@ class ProcessRunner:
                 continue
 
     def log_tail(self, handle: Handle, lines: int = 50) -> str:
-        return self._tail(Path(str(handle.details["folder"])), lines)
+        try:
+            return self._tail(self._folder(handle.token), lines)
+        except NotPrivate as e:
+            return f"no log from here: {e}"
 
     def _tail(self, folder: Path, lines: int) -> str:
         path, text = folder / LOG, ""

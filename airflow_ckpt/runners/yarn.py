@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -35,6 +36,8 @@ _STATES = {
     "FAILED": ENDED,
     "KILLED": ENDED,
 }
+#: Part of a URL, and noted where others may write.
+_APPLICATION_ID = re.compile(r"application_\d+_\d+")
 # A cluster has two or three ResourceManagers; more names than this are a circle.
 _MOST_MANAGERS = 8
 
@@ -141,7 +144,8 @@ class YarnRunner:
         app = _json(answer).get("app")
         if not isinstance(app, dict):
             raise RunnerError(f"{answer.url} answers without an application: {answer.text[:200]!r}")
-        return app
+        # An id may come from where others can write: another application is none of ours, whatever we may do to it.
+        return app if _tag(handle.token) in _tags(app, otherwise=_tag(handle.token)) else None
 
     def _state(self, app: Mapping[str, Any]) -> DriverState:
         name, final = str(app.get("state")), str(app.get("finalStatus"))
@@ -162,6 +166,8 @@ class YarnRunner:
     def _check(self, handle: Handle) -> None:
         if handle.kind != self.kind:
             raise RunnerError(f"{handle.id} is a driver of the runner {handle.kind!r}, not of {self.kind!r}")
+        if not _APPLICATION_ID.fullmatch(handle.id):
+            raise RunnerError(f"{handle.id!r} is no id of an application on YARN")
 
     def _ask(
         self, method: str, path: str, *, params: Mapping[str, str] | None = None, json: Any = None

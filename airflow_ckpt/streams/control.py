@@ -263,10 +263,8 @@ class StreamControl:
 
     def _start(self, token: str, runner: Runner, launch: Launch, number: int) -> StreamStatus:
         files = self.sources.files
-        command = {"argv": list(launch.argv), "env": dict(launch.env), "folder": str(launch.folder)}
-        stream = self.stream.as_dict()
         intent = intents.begin(
-            files, SubmitIntent(token, records.now(), self.by, runner.kind, stream, command=command, number=number)
+            files, SubmitIntent(token, records.now(), self.by, runner.kind, self.stream.as_dict(), number=number)
         )
         log.info("starting %s with token %s through the runner %s", self.stream.name, token, runner.kind)
         try:

@@ -33,8 +33,6 @@ class SubmitIntent:
     stream: Mapping[str, Any] = field(default_factory=dict)
     #: The handle of the driver, once there is one.
     handle: Mapping[str, Any] | None = None
-    #: The command that was run, for a resume without Airflow; without secrets.
-    command: Mapping[str, Any] = field(default_factory=dict)
     #: Who had the driver killed on purpose, and when.
     killed: Mapping[str, str] | None = None
     #: Why there is no driver although the submit is over.
@@ -96,7 +94,8 @@ def _add(files: FsspecFiles, intent: SubmitIntent, **facts: Any) -> SubmitIntent
 
 def _parse(text: str) -> SubmitIntent:
     document = parse(text, "submit intent")
-    known = {f.name for f in fields(SubmitIntent)} | {"format"}
+    # An older version noted a command. One that others could have written is not kept.
+    known = {f.name for f in fields(SubmitIntent)} | {"format", "command"}
     later = {name: value for name, value in document.items() if name not in known}
     return build(SubmitIntent, {**document, "later": later}, "submit intent")
 

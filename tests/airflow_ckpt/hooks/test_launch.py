@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shutil
 import stat
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,23 @@ from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.sdk import Connection
 from airflow.sdk.bases.hook import BaseHook
 
+from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.hooks.connections import Connections, spark_target
 from airflow_ckpt.hooks.launch import make_launch
 from airflow_ckpt.hooks.settings import Settings
-from airflow_ckpt.runners.base import Launch
-from airflow_ckpt.streams.control import Order
+from airflow_ckpt.runners.base import Handle, Launch
+from airflow_ckpt.runners.noted_launch import NOTE, noted_launch
+from airflow_ckpt.runners.process import ProcessRunner
+from airflow_ckpt.streams.control import Order, StreamControl
+from airflow_ckpt.streams.intent import INTENTS
+from airflow_ckpt.streams.observe import Sources
+from airflow_ckpt.streams.preflight import KINDS
+from airflow_ckpt.streams.restart import NoRestart
 from airflow_ckpt.streams.stream import Stream
 from ckpt_stream.config import SECRETS_PROPERTY, from_json, with_secrets
 from ckpt_stream.data_loss import Lost
-from tests.airflow_ckpt.streams.samples import a_stream
+from tests.airflow_ckpt.streams.samples import a_stream, an_intent
 
 pytestmark = pytest.mark.unit
 
@@ -111,6 +119,57 @@ def test_the_driver_reads_every_secret_exactly_as_it_was_given(make: Make) -> No
     assert name == SECRETS_PROPERTY
     document = from_json((launch.folder / "stream.json").read_text())
     assert with_secrets(document.kafka, value) == KAFKA
+
+
+def test_the_command_is_noted_on_this_machine_for_its_owner_alone(make: Make, settings: Settings) -> None:
+    stream = a_stream(env={"A": "b"})
+    launch = make(stream)
+    assert stat.S_IMODE((launch.folder / NOTE).stat().st_mode) == 0o600
+    assert settings.work_folder.stat().st_mode & 0o022 == 0
+    noted = noted_launch(settings.work_folder, "t1")
+    assert noted is not None
+    assert (noted.argv, noted.env, noted.stream, noted.job) == (
+        launch.argv, launch.env, json.loads(json.dumps(stream.as_dict())), False,
+    )  # fmt: skip
+    make(stream, order=Order("t2", document={"name": "verify"}))
+    job = noted_launch(settings.work_folder, "t2")
+    assert job is not None
+    assert job.job
+
+
+def test_airflow_starts_what_the_dag_declares_whatever_is_noted_beside_the_checkpoint(
+    make: Make, settings: Settings, tmp_path: Path
+) -> None:
+    """The same look and the same launch as an operator's; beside the checkpoint is another command and another stream."""
+    stream = a_stream(checkpoint=str(tmp_path / "checkpoint"), restart=NoRestart())
+    forged = a_stream(
+        checkpoint=stream.checkpoint, application="/tmp/evil.py", sink="elsewhere", env={"LD_PRELOAD": "/x"}
+    )
+    intent = {
+        "format": 1,
+        **asdict(an_intent(stream=forged.as_dict())),
+        "command": {"argv": ["evil"], "folder": "/tmp"},
+    }
+    files = FsspecFiles(stream.checkpoint)
+    files.write(f"{INTENTS}/00000001.json", json.dumps(intent))
+    launches: list[Launch] = []
+
+    class Starts(ProcessRunner):
+        def start(self, launch: Launch, token: str) -> Handle:
+            launches.append(launch)
+            return Handle("process", "1", token)
+
+    runner = Starts(settings.work_folder, stream.checkpoint)
+    control = StreamControl(
+        Sources(stream, files, None, runner), lambda order: make(stream, order=order, kafka=KAFKA), "dag.resume run"
+    )
+    control.resume(control.status(), allow=KINDS)
+
+    [launch] = launches
+    assert launch.env == {"PYSPARK_PYTHON": launch.env["PYSPARK_PYTHON"]}
+    assert Path(launch.argv[-2]).read_text() == "print('orders')\n"
+    assert json.loads((launch.folder / "stream.json").read_text())["sink"] == stream.sink
+    assert not [word for word in launch.argv if "evil" in word]
 
 
 def test_what_a_run_needs_can_be_read_by_its_owner_alone(make: Make) -> None:

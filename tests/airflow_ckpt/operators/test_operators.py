@@ -17,6 +17,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.links.spark_ui import SparkUiLink, XCom
 from airflow_ckpt.notifications import tell as tell_module
 from airflow_ckpt.operators import verify as verify_module
 from airflow_ckpt.operators.base import HISTORY_KEY, STATUS_KEY, StreamOperator
@@ -167,6 +168,22 @@ def test_a_verification_that_is_ended_ends_its_job_and_leaves_the_stream(
 
 
 # --- what people see ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("noted", "linked"),
+    [
+        ("http://driver:4040", "http://driver:4040"),
+        ("https://d/x", "https://d/x"),
+        ("javascript:alert(1)", ""),
+        (None, ""),
+    ],
+)
+def test_the_button_opens_pages_and_runs_no_script_that_a_run_record_names(
+    monkeypatch: pytest.MonkeyPatch, noted: str | None, linked: str
+) -> None:
+    monkeypatch.setattr(XCom, "get_value", lambda **_: noted)
+    assert SparkUiLink().get_link(None, ti_key=None) == linked  # type: ignore[arg-type]
 
 
 def test_the_spark_ui_is_linked_as_soon_as_it_is_known(play: Play) -> None:

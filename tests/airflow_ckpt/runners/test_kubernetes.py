@@ -590,3 +590,14 @@ def test_a_missing_client_library_is_named_with_the_command_that_installs_it(mon
 
     with pytest.raises(CkptError, match=r"pip install 'airflow-ckpt\[kubernetes\]'"):
         KubernetesRunner.connect("streams")
+
+
+def test_a_handle_leads_into_no_other_namespace(server: Server) -> None:
+    """It is noted beside the checkpoint, where others may write, and our account may reach further than they do."""
+    handle = Handle("kubernetes", f"payroll:{NAME}", TOKEN)
+
+    assert runner(server).look(handle).state == UNKNOWN
+    with pytest.raises(RunnerError, match="not in our namespace 'streams'"):
+        runner(server).kill(handle)
+    assert "payroll" in runner(server).log_tail(handle)
+    assert server.requests == []

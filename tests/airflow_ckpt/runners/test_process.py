@@ -29,6 +29,7 @@ from airflow_ckpt.runners.base import (
     RunnerError,
     SubmitFailed,
 )
+from airflow_ckpt.runners.noted_launch import note_launch
 from airflow_ckpt.runners.process import ProcessRunner
 from ckpt_stream.lease import boot_id, process_started
 from tests.waiting import wait_for
@@ -229,11 +230,44 @@ def test_the_secrets_are_gone_when_the_driver_has_ended(
     assert not secret.exists()
 
 
-def test_the_secrets_are_there_while_the_driver_lives(start: Start, tmp_path: Path) -> None:
+#: What Spark does with it: spark-submit reads the file, and then starts the application.
+READS_ITS_SECRETS = """
+import os, pathlib, sys, time
+from ckpt_stream import config
+print("read", pathlib.Path(os.environ[config.SECRETS_FILE_ENVIRONMENT]).read_text(), flush=True)
+try:
+    from ckpt_stream import run
+    run(lambda events: events, argv=["application", "no document"])
+except SystemExit as e:
+    print("ended with", e.code, "secrets" in os.environ.get(config.SECRETS_FILE_ENVIRONMENT, ""), flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_secrets_are_there_until_the_driver_has_read_them(
+    runner: ProcessRunner, start: Start, tmp_path: Path
+) -> None:
     secret = tmp_path / "secrets.conf"
     secret.write_text("hunter2")
-    child_of(start(secrets=(str(secret),)))
-    assert secret.read_text() == "hunter2"
+    handle = start(sys.executable, "-c", READS_ITS_SECRETS, secrets=(str(secret),))
+    wait_for(lambda: not secret.exists(), "the driver to delete its secrets", 20)
+    wait_for(lambda: "ended with 2 False" in runner.log_tail(handle), "the driver to go on", 20)
+    assert "read hunter2" in runner.log_tail(handle)
+    assert runner.look(handle).state == RUNNING
+
+
+def test_the_secrets_of_a_launcher_that_was_killed_are_gone_at_the_next_look(
+    runner: ProcessRunner, start: Start
+) -> None:
+    secret = runner.root / "ttt" / "secrets.conf"
+    handle = start(*SLEEP, secrets=(str(secret),))
+    secret.write_text("hunter2")
+    child = child_of(handle)
+    assert (runner.look(handle).state, secret.exists()) == (RUNNING, True)
+    for pid in (int(handle.id), child):
+        os.killpg(pid, signal.SIGKILL)
+    wait_for(lambda: not runner.look(handle).live, "their end", 10)
+    assert (runner.look(handle).state, secret.exists()) == (VANISHED, False)
 
 
 def test_a_killed_driver_has_ended_and_so_has_everything_it_started(
@@ -399,3 +433,90 @@ def test_the_end_of_a_log_goes_back_into_what_was_moved_aside(runner: ProcessRun
     with (folder / "driver.log").open("a") as log:
         log.write("line 8\n")
     assert runner.log_tail(handle, 3).splitlines() == ["line 6", "line 7", "line 8"]
+
+
+# --- a handle is noted beside the checkpoint, where others may write -----------------------------------------------------
+
+
+T7 = "t7"
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of this user that has nothing to do with streams."""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as running:
+        yield running
+        running.kill()
+
+
+def forged(victim: subprocess.Popen[bytes], folder: Path, token: str = T7) -> Handle:
+    """A handle that names a process which is no driver; everything in it is true of that process."""
+    folder.mkdir(exist_ok=True)
+    started = process_started(victim.pid)
+    note = {"token": token, "pid": victim.pid, "started": started, "child": victim.pid, "child_started": started}
+    (folder / "driver.json").write_text(json.dumps(note))
+    (folder / "exit.json").write_text(json.dumps({"code": 0, "time": 0.0}))
+    (folder / "driver.log").write_text("a file that this user can read")
+    details = {"host": socket.gethostname(), "boot": boot_id(), "started": started, "folder": str(folder)}
+    return Handle("process", str(victim.pid), token, details)
+
+
+def test_a_handle_cannot_have_another_process_killed(
+    runner: ProcessRunner, start: Start, victim: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    handle = forged(victim, tmp_path.parent / "elsewhere")
+    assert runner.look(handle).state == UNKNOWN
+    with pytest.raises(RunnerError, match="cannot be ended from here"):
+        runner.kill(handle)
+    end_of(runner, start("true", token="t7"))
+    assert runner.kill(handle).state == ENDED
+    assert victim.poll() is None
+
+
+def test_a_handle_cannot_have_a_file_read_from_elsewhere(
+    runner: ProcessRunner, victim: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    handle = forged(victim, tmp_path.parent / "elsewhere")
+    assert "this user can read" not in runner.log_tail(handle)
+
+
+@pytest.mark.parametrize("token", ["../elsewhere", "..", "/tmp", ""])
+def test_a_token_that_is_a_path_leads_nowhere(
+    runner: ProcessRunner, victim: subprocess.Popen[bytes], tmp_path: Path, token: str
+) -> None:
+    handle = forged(victim, tmp_path.parent / "elsewhere", token)
+    assert runner.look(handle).state == UNKNOWN
+    assert "this user can read" not in runner.log_tail(handle)
+    with pytest.raises(RunnerError, match="no token"):
+        runner.find(token)
+    assert victim.poll() is None
+
+
+def test_a_folder_that_others_can_write_is_not_believed(
+    runner: ProcessRunner, victim: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    handle = forged(victim, runner.root / "t7")
+    (runner.root / "t7").chmod(0o777)
+    state = runner.look(handle)
+    assert (state.state, "chmod go-w" in state.detail) == (UNKNOWN, True)
+    with pytest.raises(RunnerError, match="chmod go-w"):
+        runner.kill(handle)
+    assert victim.poll() is None
+
+
+def test_a_runner_of_one_checkpoint_leaves_the_drivers_of_others_alone(runner: ProcessRunner, start: Start) -> None:
+    handle = start(token="t7")
+    note_launch(runner.root / "t7", SLEEP, {}, {"checkpoint": "/data/orders"})
+    assert ProcessRunner(runner.root, "file:///data/orders/").look(handle).state == RUNNING
+    other = ProcessRunner(runner.root, "/data/payments")
+    assert other.look(handle).state == UNKNOWN
+    with pytest.raises(RunnerError, match="/data/orders"):
+        other.kill(handle)
+    assert runner.look(handle).state == RUNNING
+
+
+def test_a_driver_whose_folder_is_gone_is_not_called_dead(runner: ProcessRunner, start: Start) -> None:
+    handle = start()
+    folder = Path(str(handle.details["folder"]))
+    folder.rename(folder.with_name("moved"))
+    assert runner.look(handle).state == UNKNOWN

@@ -534,3 +534,24 @@ def test_without_an_answer_the_command_for_the_log_is_named(rm: Server, instead:
     rm.instead = instead
 
     assert runner(rm).log_tail(HANDLE) == f"see `yarn logs -applicationId {ID}`"
+
+
+# --- a handle is noted beside the checkpoint, where others may write
+
+
+def test_another_application_is_not_taken_for_a_driver_of_ours(rm: Server, yarn: Yarn) -> None:
+    yarn.add(2, applicationTags="payroll")
+
+    state = runner(rm).look(Handle("yarn", "application_1700000000000_0002", TOKEN))
+
+    assert state.state == VANISHED
+
+
+@pytest.mark.parametrize("name", ["../../../cluster/kill", f"{ID}/../application_1_2", f"{ID}?user.name=root", ""])
+def test_an_id_that_is_a_path_is_sent_nowhere(rm: Server, name: str) -> None:
+    handle = Handle("yarn", name, TOKEN)
+
+    assert runner(rm).look(handle).state == UNKNOWN
+    with pytest.raises(RunnerError, match="no id of an application"):
+        runner(rm).kill(handle)
+    assert rm.requests == []

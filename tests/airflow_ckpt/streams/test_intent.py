@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -36,20 +37,26 @@ def test_a_checkpoint_that_nobody_submitted_has_no_intent(files: FsspecFiles) ->
 
 
 def test_an_intent_is_read_back_as_it_was_written(files: FsspecFiles) -> None:
-    intent = an_intent(
-        stream=a_stream().as_dict(), command={"argv": ["spark-submit", "a b"], "env": {}, "folder": "/x"}
-    )
+    intent = an_intent(stream=a_stream().as_dict())
     assert write_intent(files, intent) == intent
     assert read_intent(files) == intent
 
 
+def test_the_command_that_an_older_version_noted_is_not_even_read(files: FsspecFiles) -> None:
+    command = {"argv": ["sh", "-c", "touch /tmp/owned"], "env": {}, "folder": "/"}
+    files.write(an_intent().path, json.dumps({"format": 1, **asdict(an_intent()), "command": command}))
+    found = read_intent(files)
+    assert found == an_intent()
+    assert "owned" not in repr(found)
+
+
 def test_an_answer_adds_the_driver_and_changes_nothing_else(files: FsspecFiles) -> None:
-    intent = write_intent(files, an_intent(command={"argv": ["spark-submit"]}))
+    intent = write_intent(files, an_intent(stream=a_stream().as_dict()))
     handle = {"kind": "process", "id": "7", "token": "t1", "details": {"log": "/x/driver.log"}}
     answered(files, intent, handle)
     found = read_intent(files)
     assert found is not None
-    assert (found.handle, found.command, found.token) == (handle, intent.command, "t1")
+    assert (found.handle, found.stream, found.token) == (handle, intent.stream, "t1")
 
 
 def test_a_failed_submit_and_a_kill_are_noted_with_their_time_and_keep_the_rest(files: FsspecFiles) -> None:

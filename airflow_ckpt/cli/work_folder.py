@@ -1,0 +1,30 @@
+"""Where Airflow keeps the folders of the drivers that it starts on this machine, found without loading Airflow."""
+
+from __future__ import annotations
+
+import configparser
+import os
+from pathlib import Path
+
+from airflow_ckpt.local.paths import stack_home
+
+OPTION = "AIRFLOW__AIRFLOW_CKPT__WORK_FOLDER"
+
+
+def work_folder(token: str | None = None) -> Path:
+    """The folder that Airflow's settings name; the embedded stack's, if that one has a driver of this token."""
+    theirs = _configured()
+    ours = stack_home() / "airflow" / "airflow_ckpt"
+    plain = token is not None and Path(token).name == token
+    return ours if plain and (ours / str(token)).is_dir() and not (theirs / str(token)).is_dir() else theirs
+
+
+def _configured() -> Path:
+    home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
+    given = os.environ.get(OPTION)
+    if not given:
+        # Airflow doubles the percent signs of its settings.
+        parser = configparser.RawConfigParser(strict=False)
+        parser.read(Path(os.environ.get("AIRFLOW_CONFIG", home / "airflow.cfg")).expanduser())
+        given = parser.get("airflow_ckpt", "work_folder", fallback="").replace("%%", "%")
+    return Path(given).expanduser() if given else home / "airflow_ckpt"
