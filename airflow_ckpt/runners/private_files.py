@@ -41,7 +41,8 @@ def read_private(folder: Path, name: str) -> str | None:
     except OSError as e:
         raise NotPrivate(f"{folder} is no folder that this user can read: {e.strerror}.") from e
     try:
-        _refuse_shared(os.fstat(inside), folder)
+        # Where nobody else can enter, the modes of the files are of no importance: those depend on a process's umask.
+        _refuse_open_to(stat.S_IRWXG | stat.S_IRWXO, "go-rwx", os.fstat(inside), folder)
         try:
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=inside)
         except FileNotFoundError:
@@ -49,7 +50,7 @@ def read_private(folder: Path, name: str) -> str | None:
         except OSError as e:
             raise NotPrivate(f"{folder / name} is no file that this user can read: {e.strerror}.") from e
         with open(file, encoding="utf-8") as opened:
-            _refuse_shared(os.fstat(file), folder / name)
+            _refuse_open_to(0, "", os.fstat(file), folder / name)
             return opened.read()
     finally:
         os.close(inside)
@@ -57,19 +58,17 @@ def read_private(folder: Path, name: str) -> str | None:
 
 def refuse_shared_folder(folder: Path) -> None:
     """Raise NotPrivate if another user could put something into the folder."""
-    _refuse_shared(folder.stat(), folder)
+    _refuse_open_to(stat.S_IWGRP | stat.S_IWOTH, "go-w", folder.stat(), folder)
 
 
-def _refuse_shared(about: os.stat_result, path: Path) -> None:
+def _refuse_open_to(others: int, helps: str, about: os.stat_result, path: Path) -> None:
     if about.st_uid != os.geteuid():
         raise NotPrivate(
             f"{path} belongs to the user with id {about.st_uid}, and not to the one who asks ({os.geteuid()}): what is in it is "
             "not believed. Run this as the user that Airflow runs drivers as."
         )
-    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise NotPrivate(
-            f"{path} can be written by other users, so what is in it is not believed: `chmod go-w {path}`."
-        )
+    if about.st_mode & others:
+        raise NotPrivate(f"{path} is open to other users, so what is in it is not believed: `chmod {helps} {path}`.")
 
 
 def write_private(path: Path, text: str) -> None:

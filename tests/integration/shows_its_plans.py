@@ -14,6 +14,7 @@ from pyspark.errors import AnalysisException
 
 from ckpt_stream.config import SECRETS_PROPERTY, StreamConfig, find_document
 from ckpt_stream.driver import session
+from ckpt_stream.sink_job import read_offsets
 from ckpt_stream.source import read
 
 if TYPE_CHECKING:
@@ -42,13 +43,17 @@ def main() -> None:
     assert spark.conf.get(SECRETS_PROPERTY)
     events = read(spark, config, config.kafka, {"startingOffsets": "earliest"})
     rows = events.select("key", "value")
+    batch = read_offsets(spark, config.kafka, {config.source[0]: {0: (0, 1)}}, options=options)
     for mode in ("extended", "formatted", "cost"):
         show(mode, "")
         rows.explain(mode=mode)
-    try:
-        events.select("no_such_column")
-    except AnalysisException as e:
-        show("error", e)
+        batch.explain(mode=mode)
+    show("rows in a batch", batch.count())
+    for wrong in (events, batch):
+        try:
+            wrong.select("no_such_column")
+        except AnalysisException as e:
+            show("error", e)
 
     def take(batch: DataFrame, number: int) -> None:
         show(f"batch {number}", sorted(bytes(row.value).decode() for row in batch.collect()))

@@ -43,6 +43,8 @@ def test_no_secret_shows_in_plans_errors_pages_or_log(stream: Callable[..., Stre
 
     assert ended.code == 0, ended.log[-3000:]
     assert "['a', 'b']" in ended.log, "the query did not run"
+    assert "=== rows in a batch\n1\n" in ended.log
+    assert ended.log.count("=== error") == 2
     for shown in (
         "== Parsed Logical Plan ==",
         "UNRESOLVED_COLUMN",

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 )
 
 from airflow_ckpt.local.kafka import KafkaCluster
-from ckpt_stream.config import SECRETS_ENVIRONMENT, SECRETS_PROPERTY
+from ckpt_stream.config import SECRETS_ENVIRONMENT, SECRETS_FILE_ENVIRONMENT, SECRETS_PROPERTY
 from ckpt_stream.errors import SinkRejected
 from ckpt_stream.ledger import ledger_topic
 from ckpt_stream.security import is_secret
@@ -98,7 +98,7 @@ def test_every_record_arrives_once_over_sasl_ssl_and_nobody_sees_the_password(
     running = under_test.start(
         submit=["--properties-file", str(properties)],
         conf={"spark.log.level": "INFO"},
-        env={"CKPT_SPARK_LOG_LEVEL": "INFO"},
+        env={"CKPT_SPARK_LOG_LEVEL": "INFO", SECRETS_FILE_ENVIRONMENT: str(properties)},
     )
     seen = command_lines(running)
     ended = running.wait()
@@ -112,6 +112,7 @@ def test_every_record_arrives_once_over_sasl_ssl_and_nobody_sees_the_password(
     assert any("org.apache.spark.deploy.SparkSubmit" in line for line in seen), "the JVM was not looked at"
     assert [line for line in seen if password in line] == []
     assert password not in ended.log
+    assert not properties.exists(), "the driver has read its secrets and left them lying about"
     files = [file for file in under_test.checkpoint.rglob("*") if file.is_file()]
     assert any("_ckpt" in file.parts for file in files)
     assert [file for file in files if password.encode() in file.read_bytes()] == []

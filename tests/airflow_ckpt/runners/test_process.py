@@ -55,7 +55,7 @@ def runner(tmp_path: Path) -> Iterator[ProcessRunner]:
 def start(runner: ProcessRunner) -> Start:
     def start(*argv: str, token: str = "t" * 3, secrets: tuple[str, ...] = (), **env: str) -> Handle:
         folder = runner.root / token
-        folder.mkdir()
+        folder.mkdir(mode=0o700)
         return runner.start(Launch(argv or SLEEP, env, folder, secrets), token)
 
     return start
@@ -85,7 +85,7 @@ def test_a_driver_runs_in_a_session_of_its_own(runner: ProcessRunner, start: Sta
 
 def test_a_driver_survives_the_end_of_the_process_that_started_it(runner: ProcessRunner) -> None:
     token = "t1"
-    (runner.root / token).mkdir()
+    (runner.root / token).mkdir(mode=0o700)
     code = f"""
 import os, pathlib, signal
 from airflow_ckpt.runners.base import Launch
@@ -451,7 +451,7 @@ def victim(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def forged(victim: subprocess.Popen[bytes], folder: Path, token: str = T7) -> Handle:
     """A handle that names a process which is no driver; everything in it is true of that process."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True, mode=0o700)
     started = process_started(victim.pid)
     note = {"token": token, "pid": victim.pid, "started": started, "child": victim.pid, "child_started": started}
     (folder / "driver.json").write_text(json.dumps(note))
@@ -498,10 +498,24 @@ def test_a_folder_that_others_can_write_is_not_believed(
     handle = forged(victim, runner.root / "t7")
     (runner.root / "t7").chmod(0o777)
     state = runner.look(handle)
-    assert (state.state, "chmod go-w" in state.detail) == (UNKNOWN, True)
-    with pytest.raises(RunnerError, match="chmod go-w"):
+    assert (state.state, "chmod go-rwx" in state.detail) == (UNKNOWN, True)
+    with pytest.raises(RunnerError, match="chmod go-rwx"):
         runner.kill(handle)
     assert victim.poll() is None
+
+
+def test_the_files_of_a_process_with_a_loose_umask_are_believed_in_a_folder_that_nobody_else_can_enter(
+    runner: ProcessRunner, start: Start
+) -> None:
+    """The umask of Airflow's own image."""
+    before = os.umask(0o002)
+    try:
+        handle = start()
+    finally:
+        os.umask(before)
+    child_of(handle)
+    assert (runner.root / "ttt" / "driver.json").stat().st_mode & 0o020
+    assert runner.look(handle).state == RUNNING
 
 
 def test_a_runner_of_one_checkpoint_leaves_the_drivers_of_others_alone(runner: ProcessRunner, start: Start) -> None:
