@@ -205,6 +205,9 @@ def test_a_stream_on_a_secured_kafka_leaves_its_password_nowhere(
         stream.do("submit_here")
         stream.wait_for_values("a", "b")
         assert [p.pid for p in psutil.process_iter() if password in " ".join(_cmdline(p))] == []
+        # The driver lives, and has no need any more of the file that it got its secrets in.
+        assert list(dags.home.rglob("secrets.conf")) == []
+        assert stream.run().state == "RUNNING"
         stream.do("verify")
         stream.do("stop")
         assert stream.values() == ["a", "b"]
