@@ -61,7 +61,7 @@ def refuse_unsafe(ledger: Durability, sink: Durability) -> None:
         raise UnsafeLedger(
             f"The ledger topic {ledger.topic} {'; '.join(what for what, _ in faults)}.",
             "It may forget batches that are in the sink: they would be written twice, or the stream could not go on.",
-            " and ".join(dict.fromkeys(command for _, command in faults)) + ".",
+            f"run {' and '.join(dict.fromkeys(command for _, command in faults))}.",
         )
 
 

@@ -63,9 +63,9 @@ def noted(checkpoint: Path, token: str, **more: Any) -> None:
     """The intent beside the checkpoint, by whoever may write there."""
     document = {
         "format": 1, "token": token, "time": "2026-01-01T00:00:00+00:00", "by": "a task", "runner": "process", "handle": None,
-        "killed": None, "failed": None, "stream": declaration(checkpoint).as_dict(), **more,
+        "killed": None, "failed": None, "stream": declaration(checkpoint).as_dict(), "number": 1, **more,
     }  # fmt: skip
-    FsspecFiles(str(checkpoint)).write("_ckpt/intent.json", json.dumps(document))
+    FsspecFiles(str(checkpoint)).write("_ckpt/intents/00000001.json", json.dumps(document))
 
 
 @pytest.fixture

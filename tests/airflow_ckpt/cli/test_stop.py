@@ -25,6 +25,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     monkeypatch.setattr(control_module, "check", lambda *_: [])
     for command in (stop, status):
         monkeypatch.setattr(command, "control_for", lambda *_: made.control("ann@desk"))
+    monkeypatch.setattr(status, "control_to_start", lambda *_: (made.control("ann@desk"), None))
     return made
 
 

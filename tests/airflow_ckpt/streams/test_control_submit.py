@@ -31,7 +31,9 @@ def test_a_submit_starts_one_driver_and_notes_who_how_and_as_part_of_what(world:
     assert (status.state, status.token) == ("STARTING", world.token)
     intent = intent_of(world)
     assert (intent.by, intent.runner, intent.token) == ("dag.submit", "process", world.token)
-    assert "spark-submit" not in (world.files.read(intent.path) or ""), "the command is nobody's business but this machine's"
+    assert "spark-submit" not in (world.files.read(intent.path) or ""), (
+        "the command is nobody's business but this machine's"
+    )
     assert intent.stream == world.stream.as_dict()
     assert intent.handle is not None
     [entry] = read_history(world.files)
