@@ -115,10 +115,16 @@ def _begins(known: Sequence[int | None], stop: int) -> list[int]:
 
 
 def _bounded(batches: Sequence[Batch], ends: Ends, topic: str, wanted: Range) -> Cut:
-    """The sink does not stand still: leave out the newest batch, whose end nobody can tell yet."""
+    """The sink does not stand still: leave out the newest batch, whose end is not known yet, and those before it of which
+    readers do not see everything yet."""
     first, last = wanted.of(batches)
     last = min(last, max(0, len(batches) - 1))
-    cut = _cut(batches, ends.stable, topic, min(first, last), last)
+    first = min(first, last)
+    while True:
+        cut = _cut(batches, ends.stable, topic, first, last)
+        if last == first or all(ends.stable.get(p, stop) >= stop for p, stop in cut.end.items()):
+            break
+        last -= 1
     end = {p: min(stop, ends.stable.get(p, stop)) for p, stop in cut.end.items()}
     return replace(cut, end=end, left_out=batches[-1].number if batches else None)
 

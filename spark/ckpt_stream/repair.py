@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from ckpt_stream.decision import Intent
 from ckpt_stream.errors import LedgerAhead, Refused
-from ckpt_stream.files import ReadableFiles
+from ckpt_stream.files import ReadableFiles, WritableFiles
 from ckpt_stream.lease import refuse_if_alive
 from ckpt_stream.ledger import LedgerRecord, ledger_topic
 from ckpt_stream.run_record import ACCEPTED, FORMAT, LIVE, RUNS, RunRecord, now
@@ -39,12 +39,6 @@ class AcceptedReplay:
     batch: int
     lanes_there: tuple[int, ...]
     lanes_missing: tuple[int, ...]
-
-
-class WritableFiles(ReadableFiles, Protocol):
-    """Files beside a checkpoint that can be written from a terminal."""
-
-    def write(self, name: str, text: str) -> None: ...
 
 
 def rebuild(

@@ -170,6 +170,8 @@ def begin(
         adopted = verdict.adopt
         files.write(ADOPTION, json.dumps({"format": FORMAT, "query_id": adopted.query_id, "batch": adopted.batch}))
         end = next(r.end for r in seen.ledger if r is not None and r.batch == adopted.batch)
+    elif seen.checkpoint.newest is None:
+        files.remove(ADOPTION)  # of a query that was here before the ledger was reset
     if verdict.anchors is not None:
         at = verdict.anchors.at
         write_anchors(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable
@@ -101,6 +102,16 @@ def test_a_lost_checkpoint_of_a_stateless_stream_goes_on_from_the_ledger(spark: 
     assert under_test.drive(spark, copy)[0] == 0
     assert under_test.values() == ["a", "b", "c", "d", "e", "f"]
     assert (under_test.checkpoint / run_record.ADOPTION).exists()
+
+
+def test_a_stream_that_starts_over_in_the_same_folder_knows_nothing_of_a_former_takeover(
+    spark: Any, stream: Make
+) -> None:
+    under_test = stream()
+    under_test.files.write(run_record.ADOPTION, json.dumps({"format": 1, "query_id": "former", "batch": 7}))
+    under_test.feed("a")
+    assert under_test.drive(spark, copy)[0] == 0
+    assert not under_test.files.exists(run_record.ADOPTION)
 
 
 def test_a_stateful_stream_is_not_started_from_the_ledger(spark: Any, stream: Make) -> None:

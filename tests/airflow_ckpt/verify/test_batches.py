@@ -120,3 +120,13 @@ def test_batches_that_know_nothing_of_a_topic_have_no_place_in_it() -> None:
     cut, _, _ = take_cut(lambda: batches_of([records]), lambda: ends, "dead", settle_seconds=0)
     assert cut.boundaries.offsets == {0: [10, 10, 10, 20, 30]}
     assert [cut.boundaries.turn(0, offset)[0] for offset in (10, 19, 20, 29)] == [2, 2, 3, 3]
+
+
+@pytest.mark.parametrize(("stable", "left"), [(30, 3), (29, 2), (20, 2), (19, 1), (0, 0)])
+def test_a_cut_leaves_out_every_batch_of_which_readers_do_not_see_the_end_yet(stable: int, left: int) -> None:
+    """The marker of a batch may be late in the sink although the ledger has its record, and that of the next."""
+    records = [held(n, sink_start={"sink": {"0": n * 10}}) for n in range(4)]
+    ends = Ends({0: 0}, {0: stable}, {0: 40})
+    cut, _, _ = take_cut(lambda: batches_of([records]), lambda: ends, "sink", settle_seconds=0)
+    assert len(cut.batches) == left
+    assert cut.left_out == 3
