@@ -185,7 +185,7 @@ def test_the_main_dag_survives_a_kill_and_the_watchdog_brings_its_stream_back(ex
     assert tasks["word_count.resume"] == "skipped"
     assert examples.alerts() == sent, "a healthy stream is nobody's business"
     assert "nothing to do" in examples.api.task_log("stream_watchdog", run, "ip_count.resume")
-    assert "from batch" in examples.api.task_log("stream_watchdog", run, "ip_count.verify")
+    assert "after batch" in examples.api.task_log("stream_watchdog", run, "ip_count.verify")
     assert len(run_names(files)) == 3
     # Else its schedule would bring the stream back once more.
     examples.pause("stream_watchdog")
@@ -212,7 +212,7 @@ def test_drill_drain_and_word_count_end_as_they_should(examples: Examples, besid
     run = examples.run("drain_and_verify")
     state, _ = examples.ended("drain_and_verify", run)
     assert state == "success", examples.explain("drain_and_verify", run)
-    assert f"from batch {newest} at depth sink" in examples.api.task_log("drain_and_verify", run, "verify")
+    assert f"after batch {newest} of query" in examples.api.task_log("drain_and_verify", run, "verify")
     assert sorted(int(r.value or 0) for r in read_all(examples.kafka, "copy_sink")) == list(range(400))
 
     # Three failures are survived ten seconds apart; the fourth is for good, and the table is right.
