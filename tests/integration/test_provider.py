@@ -37,10 +37,11 @@ def provided(dags: AirflowStandalone, kafka: Any, topics: Callable[..., str], tm
 
 
 def command(name: str, stream: ProvidedStream) -> dict[str, Any]:
-    """The answer of `airflow-ckpt <name> <checkpoint> --json`."""
+    """The answer of `airflow-ckpt <name> <checkpoint> --json` in a shell that knows where Airflow is."""
     program = Path(sys.executable).with_name("airflow-ckpt")
     argv = [str(program), name, f"file://{stream.folder / 'checkpoint'}", "--json"]
-    ended = subprocess.run(argv, capture_output=True, text=True, timeout=180, check=False)
+    env = {**os.environ, "AIRFLOW_HOME": str(stream.airflow.home)}
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=180, check=False, env=env)
     assert ended.stdout, ended.stderr
     answer: dict[str, Any] = json.loads(ended.stdout)
     return answer

@@ -14,7 +14,7 @@ import pytest
 
 from ckpt_stream import crash
 from tests.kafka_io import read_all
-from tests.standalone import StandaloneUnderTest, Worker
+from tests.standalone import OUT_OF_REACH, StandaloneUnderTest, Worker
 from tests.streams import Running, StreamUnderTest
 from tests.waiting import wait_for
 
@@ -118,6 +118,8 @@ def test_a_lane_whose_input_is_lost_with_the_machine_that_held_it_is_written_who
         "spark.reducer.maxReqsInFlight": "1",
         "spark.reducer.maxSizeInFlight": "1k",
         "spark.shuffle.io.maxRetries": "0",
+        # Spark ends the worker of a failed task; this one lives on, and could commit what it has.
+        f"spark.executorEnv.{OUT_OF_REACH}": "1",
     }
     with standing_still(under_test, cluster, batch=0, lane=0, conf=fetching) as (running, worker):
         (other,) = (w for w in cluster.workers if w is not worker)
