@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,24 +96,14 @@ class Topics:
 
     def look(self, sink: str, *others: str) -> tuple[Topic | None, dict[str, dict[str, int]]]:
         """The sink as it is now, and where it and other topics end: two questions, asked at once."""
-        from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
-        from confluent_kafka.admin import OffsetSpec
+        from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
 
-        spec: Any = OffsetSpec
-        asked = {
-            TopicPartition(name, number): spec.latest()
-            for name in (sink, *others)
-            for number in range(self._partitions.get(name, 0))
-        }
+        partitions = {name: range(self._partitions.get(name, 0)) for name in (sink, *others)}
 
         def ask() -> tuple[Any, dict[str, dict[str, int]]]:
             described = self._admin.describe_topics(TopicCollection([sink]), request_timeout=ASK_SECONDS)[sink]
-            listed = self._admin.list_offsets(
-                asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_SECONDS
-            )
-            ends: dict[str, dict[str, int]] = {}
-            for partition, future in listed.items():
-                ends.setdefault(partition.topic, {})[str(partition.partition)] = future.result().offset
+            listed = self._offsets(partitions, IsolationLevel.READ_UNCOMMITTED)
+            ends = {topic: {str(p): offset for p, offset in found.items()} for topic, found in listed.items()}
             return described.result(), ends
 
         try:
@@ -146,21 +136,31 @@ class Topics:
                 return False
             time.sleep(0.05)
 
-    def _ends(self, name: str, isolation: Any) -> dict[int, int]:
-        from confluent_kafka import KafkaException, TopicPartition
+    def _ends(self, name: str, isolation: Any) -> Mapping[int, int]:
+        from confluent_kafka import KafkaException
+
+        partitions = {name: range(self._partitions.get(name, 0))}
+        try:
+            found = patiently(lambda: self._offsets(partitions, isolation), ASK_SECONDS)
+        except KafkaException as e:
+            raise sink_error(e, f"look at the topic {name}") from e
+        return found.get(name, {})
+
+    def _offsets(
+        self, partitions: Mapping[str, Iterable[int]], isolation: Any, *, first: bool = False
+    ) -> dict[str, dict[int, int]]:
+        """Where these partitions end or, if asked, where they begin."""
+        from confluent_kafka import TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
         spec: Any = OffsetSpec
-        asked = {TopicPartition(name, number): spec.latest() for number in range(self._partitions.get(name, 0))}
-
-        def ask() -> dict[int, int]:
-            listed = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=ASK_SECONDS)
-            return {partition.partition: future.result().offset for partition, future in listed.items()}
-
-        try:
-            return patiently(ask, ASK_SECONDS)
-        except KafkaException as e:
-            raise sink_error(e, f"look at the topic {name}") from e
+        which = spec.earliest() if first else spec.latest()
+        asked = {TopicPartition(topic, p): which for topic, numbers in partitions.items() for p in numbers}
+        listed = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=ASK_SECONDS)
+        found: dict[str, dict[int, int]] = {}
+        for partition, future in listed.items():
+            found.setdefault(partition.topic, {})[partition.partition] = future.result().offset
+        return found
 
     def max_message_bytes(self, name: str) -> int | None:
         """The largest record batch that a topic takes; None when this user may not ask."""
@@ -274,25 +274,13 @@ class Topics:
 
     def earliest(self, partitions: Mapping[str, list[int]]) -> dict[str, dict[int, int]]:
         """The first offset that each partition holds."""
-        from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-        from confluent_kafka.admin import OffsetSpec
+        from confluent_kafka import IsolationLevel, KafkaException
 
-        spec: Any = OffsetSpec
-        asked = {TopicPartition(t, p): spec.earliest() for t, numbers in partitions.items() for p in numbers}
-        if not asked:
+        if not any(partitions.values()):
             return {}
-
-        def ask() -> dict[str, dict[int, int]]:
-            found: dict[str, dict[int, int]] = {}
-            listed = self._admin.list_offsets(
-                asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_SECONDS
-            )
-            for partition, future in listed.items():
-                found.setdefault(partition.topic, {})[partition.partition] = future.result().offset
-            return found
-
+        isolation = IsolationLevel.READ_UNCOMMITTED
         try:
-            return patiently(ask, ASK_SECONDS)
+            return patiently(lambda: self._offsets(partitions, isolation, first=True), ASK_SECONDS)
         except KafkaException as e:
             raise sink_error(e, f"ask where {', '.join(sorted(partitions))} begin") from e
 
