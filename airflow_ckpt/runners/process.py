@@ -33,7 +33,7 @@ from airflow_ckpt.runners.base import (
 from airflow_ckpt.runners.noted_launch import noted_launch
 from airflow_ckpt.runners.private_files import SECRETS_FILE, NotPrivate, folder_of, read_private
 from ckpt_stream.config import SECRETS_FILE_ENVIRONMENT
-from ckpt_stream.lease import boot_id, process_started
+from ckpt_stream.lease import boot_id
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 LOG = "driver.log"
@@ -78,14 +78,14 @@ class ProcessRunner:
             except OSError as e:
                 raise SubmitFailed(f"The driver could not be started: {e}") from e
         deadline = time.monotonic() + NOTE_SECONDS
-        while (note := _read(folder / "driver.json")) is None and process.poll() is None:
+        while (note := _read(folder / work_folders.NOTE)) is None and process.poll() is None:
             if time.monotonic() > deadline:
                 process.kill()
                 process.wait()
                 break
             time.sleep(0.02)
         # It may have noted itself and ended between the two looks. Without a note there is no driver.
-        note = note or _read(folder / "driver.json")
+        note = note or _read(folder / work_folders.NOTE)
         if note is None:
             for name in launch.secret_files:
                 Path(name).unlink(missing_ok=True)
@@ -108,7 +108,7 @@ class ProcessRunner:
             )
         return folder
 
-    def _note(self, token: str, name: str = "driver.json") -> dict[str, Any] | None:
+    def _note(self, token: str, name: str = work_folders.NOTE) -> dict[str, Any] | None:
         """What the launcher has noted of itself, its driver and the end."""
         text = read_private(self._folder(token), name)
         value: dict[str, Any] | None = json.loads(text) if text else None
@@ -131,7 +131,7 @@ class ProcessRunner:
         if details.get("host") != socket.gethostname():
             return DriverState(UNKNOWN, f"it runs on {details.get('host')}, which cannot be seen from here", url=log)
         if details.get("boot") != boot_id():
-            if str(details.get("boot")).split()[:1] == boot_id().split()[:1]:
+            if work_folders.is_other_container(details.get("boot")):
                 return DriverState(UNKNOWN, "it runs in another container of this machine", url=log)
             return DriverState(VANISHED, "the machine was restarted since", url=log)
         try:
@@ -156,14 +156,7 @@ class ProcessRunner:
 
     def _pids(self, handle: Handle) -> dict[str, int]:
         """The launcher's process and the driver's, as far as they live."""
-        note = self._note(handle.token) or {}
-        known = {"launcher": ("pid", "started"), "driver": ("child", "child_started")}
-        alive = {who: (int(note.get(pid) or 0), note.get(started)) for who, (pid, started) in known.items()}
-        return {
-            who: pid
-            for who, (pid, started) in alive.items()
-            if pid and started is not None and process_started(pid) == started
-        }
+        return work_folders.living(self._note(handle.token) or {})
 
     def kill(self, handle: Handle, *, wait: float = 30.0) -> DriverState:
         """Ask the launcher to end the driver; whatever is left after the wait is killed."""

@@ -8,6 +8,7 @@ import shutil
 import socket
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,29 @@ KEEP_FOLDERS = 10
 #: A folder without a driver's note is one of a spark-submit, which ends within minutes.
 SUBMIT_SECONDS = 3600.0
 HOST = "host.json"
+#: What the launcher notes of itself and of the driver.
+NOTE = "driver.json"
 
 
 def note_host(folder: Path) -> None:
     """Say where the processes are that will be named in this folder: others may see it too."""
     (folder / HOST).write_text(json.dumps({"host": socket.gethostname(), "boot": boot_id()}))
+
+
+def is_other_container(boot: object) -> bool:
+    """Whether a process ran in this life of this machine, in a container whose processes cannot be seen from here."""
+    return boot != boot_id() and str(boot).split()[:1] == boot_id().split()[:1]
+
+
+def living(note: Mapping[str, Any]) -> dict[str, int]:
+    """The processes of launcher and driver, as far as they live; by the launcher's note, on the machine where it was made."""
+    known = {"launcher": ("pid", "started"), "driver": ("child", "child_started")}
+    noted = {who: (int(note.get(pid) or 0), note.get(started)) for who, (pid, started) in known.items()}
+    return {
+        who: pid
+        for who, (pid, started) in noted.items()
+        if pid and started is not None and process_started(pid) == started
+    }
 
 
 def prune(root: Path, keep: int = KEEP_FOLDERS) -> None:
@@ -52,16 +71,14 @@ def _is_over(folder: Path) -> bool:
     """Whether no process uses the folder any more, for certain."""
     if (folder / "exit.json").exists():
         return True
-    note, host = _read(folder / "driver.json"), _read(folder / HOST)
+    note, host = _read(folder / NOTE), _read(folder / HOST)
     if not note:
         return time.time() - (folder / "stream.json").stat().st_mtime > SUBMIT_SECONDS
     if not host or host.get("host") != socket.gethostname():
         return False
     if host.get("boot") != boot_id():
-        # The same start of the machine, seen from another container: its processes cannot be seen from here.
-        return str(host.get("boot")).split()[:1] != boot_id().split()[:1]
-    known = ((note.get("pid"), note.get("started")), (note.get("child"), note.get("child_started")))
-    return not any(pid and process_started(int(pid)) == started for pid, started in known)
+        return not is_other_container(host.get("boot"))
+    return not living(note)
 
 
 def _read(path: Path) -> dict[str, Any]:
