@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from ckpt_stream import run_record
 from ckpt_stream.errors import DriverAlive
 from ckpt_stream.files import ReadableFiles
 from ckpt_stream.look_again import read_listed
-from ckpt_stream.run_record import LIVE, RUNS, RunRecord
+from ckpt_stream.run_record import LIVE, RUNS, RunRecord, path_of
 
 
 def run_names(files: ReadableFiles) -> list[str]:
-    """The runs of a checkpoint, oldest first. Files that Hadoop or a writer leaves beside them begin with a dot."""
-    return [n.removesuffix(".json") for n in files.names(RUNS) if n.endswith(".json") and not n.startswith(".")]
+    """The runs of a checkpoint, oldest first."""
+    return run_record.run_names(files.names(RUNS))
 
 
 def read_run(files: ReadableFiles, name: str) -> RunRecord | None:
     """One of the runs that `run_names` has named; None if it was deleted since."""
-    return read_listed(files, f"{RUNS}/{name}.json", RunRecord.from_json)
+    return read_listed(files, path_of(name), RunRecord.from_json)
 
 
 #: How far back a live run is looked for: behind it there may be runs that were refused because it lives.

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
-from ckpt_stream.files import ReadableFiles
+from ckpt_stream.files import ReadableFiles, numbered, numbers
 from ckpt_stream.look_again import read_listed
 from ckpt_stream.run_record import FOLDER, FORMAT, build, now, parse
 
@@ -44,7 +44,7 @@ class SubmitIntent:
 
     @property
     def path(self) -> str:
-        return f"{INTENTS}/{self.number:08d}.json"
+        return numbered(INTENTS, self.number)
 
     @property
     def age_from(self) -> datetime:
@@ -56,8 +56,8 @@ class SubmitIntent:
 
 def read_intent(files: ReadableFiles) -> SubmitIntent | None:
     """The newest intent."""
-    for name in reversed(_names(files)):
-        if (found := read_listed(files, f"{INTENTS}/{name}", _parse)) is not None:
+    for number in reversed(numbers(files, INTENTS)):
+        if (found := read_listed(files, numbered(INTENTS, number), _parse)) is not None:
             return found
     return None
 
@@ -70,8 +70,8 @@ def write_intent(files: FsspecFiles, intent: SubmitIntent) -> SubmitIntent:
 
 def begin(files: FsspecFiles, intent: SubmitIntent) -> SubmitIntent:
     """Write the intent of a new driver, and forget old ones."""
-    for old in _names(files)[: -KEEP_INTENTS + 1]:
-        files.remove(f"{INTENTS}/{old}")
+    for old in numbers(files, INTENTS)[: -KEEP_INTENTS + 1]:
+        files.remove(numbered(INTENTS, old))
     return write_intent(files, intent)
 
 
@@ -98,7 +98,3 @@ def _parse(text: str) -> SubmitIntent:
     known = {f.name for f in fields(SubmitIntent)} | {"format", "command"}
     later = {name: value for name, value in document.items() if name not in known}
     return build(SubmitIntent, {**document, "later": later}, "submit intent")
-
-
-def _names(files: ReadableFiles) -> list[str]:
-    return sorted(name for name in files.names(INTENTS) if name.removesuffix(".json").isdecimal())

@@ -353,11 +353,9 @@ class Driver:
 
     def _other_runs(self) -> list[RunRecord]:
         """The other runs of this checkpoint. One that has ended is read once."""
-        for name in self.files.names(records.RUNS):
+        for name in records.run_names(self.files.names(records.RUNS)):
             known = self._known_runs.get(name)
-            if not name.endswith(".json") or name.startswith(".") or name == f"{self.record.run}.json":
-                continue
-            if known is not None and known.state not in records.LIVE:
+            if name == self.record.run or (known is not None and known.state not in records.LIVE):
                 continue
             self._known_runs[name] = read_other(self.files, name, self.config.heartbeat)
         return list(self._known_runs.values())

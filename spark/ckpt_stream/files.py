@@ -33,6 +33,16 @@ class WritableFiles(ReadableFiles, Protocol):
     def remove(self, name: str) -> None: ...
 
 
+def numbered(folder: str, number: int) -> str:
+    """The file with this number, in a folder whose newest file has the highest number."""
+    return f"{folder}/{number:08d}.json"
+
+
+def numbers(files: ReadableFiles, folder: str) -> list[int]:
+    """The numbers of the files in such a folder, in order."""
+    return sorted(int(stem) for name in files.names(folder) if (stem := name.removesuffix(".json")).isdecimal())
+
+
 #: Hadoop's way to give a file system the newer API. It renames over a file by deleting that first.
 _BRIDGE = "org.apache.hadoop.fs.DelegateToFileSystem"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ckpt_stream.errors import DriverAlive
 from ckpt_stream.files import ReadableFiles
-from ckpt_stream.run_record import LIVE, RUNNING, RUNS, RunRecord, RunRecordError
+from ckpt_stream.run_record import LIVE, RUNNING, RunRecord, RunRecordError, path_of
 
 #: A heartbeat may be late by a long pause of the driver's machine; this many intervals without one is death.
 MISSED_HEARTBEATS = 6
@@ -71,19 +71,18 @@ def is_alive_here(record: RunRecord) -> bool | None:
     return bool(process_started(int(driver["pid"])) == driver["started"])
 
 
-def read_other(files: ReadableFiles, name: str, heartbeat_seconds: float) -> RunRecord:
-    """The run record of that file name.
+def read_other(files: ReadableFiles, run: str, heartbeat_seconds: float) -> RunRecord:
+    """The run record of the run with this name.
 
     One that cannot be read is taken for a living run whose heartbeat is the file itself: a driver that lives replaces it.
     """
     text: str | None = None
     try:
-        text = files.read(f"{RUNS}/{name}")
+        text = files.read(path_of(run))
         if text is not None:
             return RunRecord.from_json(text)
     except (RunRecordError, UnicodeDecodeError) as e:
         text = f"{text} {e}"
-    run = name.removesuffix(".json")
     return RunRecord(run, "", state=RUNNING, heartbeat=str(text), heartbeat_seconds=heartbeat_seconds)
 
 

@@ -15,7 +15,7 @@ from ckpt_stream.errors import LedgerAhead, Refused
 from ckpt_stream.files import ReadableFiles, WritableFiles
 from ckpt_stream.lease import refuse_if_alive
 from ckpt_stream.ledger import LedgerRecord, ledger_topic
-from ckpt_stream.run_record import ACCEPTED, FORMAT, LIVE, RUNS, RunRecord, now
+from ckpt_stream.run_record import ACCEPTED, FORMAT, LIVE, RUNS, RunRecord, now, path_of, run_names
 from ckpt_stream.start_of_run import checkpoint_end, committed_end, fence_lanes, read_ledger_ends, write_anchors
 from ckpt_stream.topics import Topics
 
@@ -98,10 +98,10 @@ def rebuild(
 
 
 def _refuse_if_running(files: ReadableFiles) -> None:
-    names = [n for n in files.names(RUNS) if n.endswith(".json") and not n.startswith(".")]
+    names = run_names(files.names(RUNS))
 
     def runs() -> list[RunRecord]:
-        texts = [files.read(f"{RUNS}/{name}") for name in names]
+        texts = [files.read(path_of(name)) for name in names]
         return [r for r in (RunRecord.from_json(t) for t in texts if t) if r.state in LIVE]
 
     # No run is younger than this name.

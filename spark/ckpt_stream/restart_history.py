@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ckpt_stream import run_record as records
-from ckpt_stream.files import ReadableFiles, WritableFiles
+from ckpt_stream.files import ReadableFiles, WritableFiles, numbered, numbers
 from ckpt_stream.look_again import read_listed
 from ckpt_stream.run_record import RESTARTS
 
@@ -26,10 +26,10 @@ LONGEST_REASON = 300
 
 def read(files: ReadableFiles) -> tuple[int, list[Entry]]:
     """The number of the newest file, and the history in it; 0 and nothing where there is none."""
-    while numbers := _numbers(files):
-        found = read_listed(files, _path(numbers[-1]), lambda text: records.entries(text, "restart history"))
+    while known := numbers(files, RESTARTS):
+        found = read_listed(files, numbered(RESTARTS, known[-1]), lambda text: records.entries(text, "restart history"))
         if found is not None:
-            return numbers[-1], found
+            return known[-1], found
         # Others have added entries meanwhile, and deleted what these replace.
     return 0, []
 
@@ -44,18 +44,10 @@ def add(files: WritableFiles, entry: Entry, unless: Callable[[Sequence[Entry]], 
         if unless(history):
             return None
         text = records.listing([*history, entry][-records.KEEP_RESTARTS :])
-        files.create(_path(number + 1), text)
+        files.create(numbered(RESTARTS, number + 1), text)
         # What is there now decides, and not the answer: that may be of a second try whose first one was answered too late; a
         # storage that ignores the condition lets both create it; and a number may have been deleted since it was listed.
         if entry in read(files)[1]:
-            for old in [n for n in _numbers(files) if n <= number + 1 - KEEP_FILES]:
-                files.remove(_path(old))
+            for old in [n for n in numbers(files, RESTARTS) if n <= number + 1 - KEEP_FILES]:
+                files.remove(numbered(RESTARTS, old))
             return number + 1
-
-
-def _numbers(files: ReadableFiles) -> list[int]:
-    return sorted(int(stem) for name in files.names(RESTARTS) if (stem := name.removesuffix(".json")).isdecimal())
-
-
-def _path(number: int) -> str:
-    return f"{RESTARTS}/{number:08d}.json"

@@ -74,6 +74,16 @@ def run_name(started: datetime, token: str) -> str:
     return f"{started.astimezone(UTC):%Y%m%dT%H%M%S.%f}-{token}"
 
 
+def path_of(run: str) -> str:
+    """The file of the run with this name."""
+    return f"{RUNS}/{run}.json"
+
+
+def run_names(listing: Iterable[str]) -> list[str]:
+    """The runs in a listing of their folder. Files that Hadoop or a writer leaves beside them begin with a dot."""
+    return [name.removesuffix(".json") for name in listing if name.endswith(".json") and not name.startswith(".")]
+
+
 @dataclass
 class Failure:
     """Why a run ended."""
@@ -112,7 +122,7 @@ class RunRecord:
 
     @property
     def path(self) -> str:
-        return f"{RUNS}/{self.run}.json"
+        return path_of(self.run)
 
     def enter(self, state: str) -> None:
         self.state = state

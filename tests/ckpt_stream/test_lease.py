@@ -234,7 +234,7 @@ class OneRun:
         return self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
 
     def runs(self) -> list[RunRecord]:
-        return [read_other(self, "2026-a.json", 5.0)]
+        return [read_other(self, "2026-a", 5.0)]
 
 
 @pytest.mark.parametrize("torn", [None, "", '{"format": 1, "ru', '{"format": 99}'])
