@@ -24,6 +24,16 @@ APPLICATIONS = Path(__file__).parent.parent / "spark"
 RUN_SECONDS = 120
 
 
+def copy(events: Any) -> Any:
+    """The simplest transform."""
+    return events.select("key", "value")
+
+
+def numbered(count: int, first: int = 0) -> list[str]:
+    """Values that sort as they are counted."""
+    return [f"value-{i:05d}" for i in range(first, first + count)]
+
+
 @dataclass
 class Ended:
     """How a driver ended."""

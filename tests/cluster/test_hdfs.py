@@ -20,7 +20,7 @@ from ckpt_stream.files import CheckpointFiles
 from ckpt_stream.ledger import digest
 from ckpt_stream.run_record import RUNS, RunRecord
 from tests.hadoop import HdfsUnderTest
-from tests.streams import StreamUnderTest
+from tests.streams import StreamUnderTest, copy
 
 # The first run downloads Hadoop, which takes minutes.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -50,10 +50,6 @@ def feed(stream: StreamUnderTest, first: int, count: int = RECORDS) -> list[str]
     values = [f"value-{i:05d}" for i in range(first, first + count)]
     stream.feed(*values, keys=37)
     return values
-
-
-def copy(events: Any) -> Any:
-    return events.select("key", "value")
 
 
 def test_a_driver_killed_with_its_checkpoint_on_hdfs_resumes_and_every_record_is_there_once(

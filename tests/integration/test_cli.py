@@ -15,16 +15,12 @@ from confluent_kafka.admin import AdminClient
 
 from ckpt_stream.ledger import ledger_topic
 from tests.kafka_io import recreate_topic
-from tests.streams import StreamUnderTest
+from tests.streams import StreamUnderTest, copy
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
 Make = Callable[..., StreamUnderTest]
-
-
-def copy(events: Any) -> Any:
-    return events.select("key", "value")
 
 
 def cli(*words: str) -> subprocess.CompletedProcess[str]:

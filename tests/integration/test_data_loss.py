@@ -17,7 +17,7 @@ from airflow_ckpt.streams.stream import Stream
 from ckpt_stream.data_loss import Lost
 from ckpt_stream.sink import Sink
 from tests.kafka_io import produce
-from tests.streams import StreamUnderTest
+from tests.streams import StreamUnderTest, copy, numbered
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
@@ -25,12 +25,8 @@ pytestmark = pytest.mark.integration
 Make = Callable[..., StreamUnderTest]
 
 
-def copy(events: Any) -> Any:
-    return events.select("key", "value")
-
-
-def numbered(first: int, until: int) -> list[str]:
-    return [f"value-{i:05d}" for i in range(first, until)]
+def between(first: int, until: int) -> list[str]:
+    return numbered(until - first, first)
 
 
 def delete(under_test: StreamUnderTest, until: int, topic: str | None = None) -> None:
@@ -83,9 +79,9 @@ def dies() -> None:
 def behind(spark: Any, stream: Make) -> StreamUnderTest:
     """A stream that has read 10 records of 30, of which 10 to 19 were deleted meanwhile."""
     under_test = stream(max_offsets_per_batch=5)
-    under_test.feed(*numbered(0, 10))
+    under_test.feed(*between(0, 10))
     assert under_test.drive(spark, copy)[0] == 0
-    under_test.feed(*numbered(10, 30))
+    under_test.feed(*between(10, 30))
     delete(under_test, 20)
     return under_test
 
@@ -97,7 +93,7 @@ def test_a_loss_that_nobody_accepted_is_refused_by_name_and_writes_nothing(spark
     for other in (Lost(source, 0, 10, 19), Lost(source, 1, 10, 20)):
         outcome = behind.drive(spark, copy, accepted_loss=accepted(other))
         refused(behind, outcome, f"{source}-0 offsets 10 to 19", f"Accepted was only the loss of {other}")
-    assert behind.values() == numbered(0, 10)
+    assert behind.values() == between(0, 10)
 
 
 def test_an_accepted_loss_is_passed_over_in_a_batch_of_its_own_and_costs_no_other_record(
@@ -107,14 +103,14 @@ def test_an_accepted_loss_is_passed_over_in_a_batch_of_its_own_and_costs_no_othe
     before = behind.last_batch("commits") or 0
     code, line = behind.drive(spark, copy, accepted_loss=loss)
     assert (code, line.split()[-1]) == (0, "FINISHED")
-    assert behind.values() == numbered(0, 10) + numbered(20, 30)
+    assert behind.values() == between(0, 10) + between(20, 30)
     gap, first, *_ = [record for record in behind.ledger() if record.batch > before]
     assert (gap.batch, gap.start[behind.source], gap.end[behind.source]) == (before + 1, {"0": 10}, {"0": 20})
     assert (gap.records, first.start[behind.source], first.records) == (0, {"0": 20}, 5)
     # Accepted once is accepted for one start: the stream now goes on without it.
-    behind.feed(*numbered(30, 35))
+    behind.feed(*between(30, 35))
     assert behind.drive(spark, copy)[0] == 0
-    assert behind.values() == numbered(0, 10) + numbered(20, 35)
+    assert behind.values() == between(0, 10) + between(20, 35)
 
 
 def test_a_later_loss_ends_the_very_run_that_had_accepted_one(
@@ -124,21 +120,21 @@ def test_a_later_loss_ends_the_very_run_that_had_accepted_one(
     fault = Fault(monkeypatch, 3, lambda: delete(behind, 23))
     loss = accepted(Lost(behind.source, 0, 10, 20))
     refused(behind, behind.drive(spark, copy, accepted_loss=loss), f"{behind.source}-0 offsets 20 to 22")
-    assert (fault.hits, behind.values()) == (1, numbered(0, 10))
+    assert (fault.hits, behind.values()) == (1, between(0, 10))
     # Neither does the former acceptance help the next start; a new one does.
     refused(behind, behind.drive(spark, copy, accepted_loss=loss), f"{behind.source}-0 offsets 20 to 22")
     more = accepted(Lost(behind.source, 0, 20, 23))
     assert behind.drive(spark, copy, accepted_loss=more)[0] == 0
-    assert behind.values() == numbered(0, 10) + numbered(23, 30)
+    assert behind.values() == between(0, 10) + between(23, 30)
 
 
 def test_a_batch_in_doubt_that_is_not_in_the_sink_is_planned_anew_around_the_loss(
     spark: Any, stream: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     under_test = stream()
-    under_test.feed(*numbered(0, 10))
+    under_test.feed(*between(0, 10))
     assert under_test.drive(spark, copy)[0] == 0
-    under_test.feed(*numbered(10, 30))
+    under_test.feed(*between(10, 30))
     fault = Fault(monkeypatch, 1, dies)
     assert under_test.drive(spark, copy)[0] == 1
     assert (fault.hits, under_test.last_batch("offsets"), under_test.last_batch("commits")) == (1, 1, 0)
@@ -146,18 +142,18 @@ def test_a_batch_in_doubt_that_is_not_in_the_sink_is_planned_anew_around_the_los
     refused(under_test, under_test.drive(spark, copy), f"{under_test.source}-0 offsets 10 to 19")
     loss = accepted(Lost(under_test.source, 0, 10, 20))
     assert under_test.drive(spark, copy, accepted_loss=loss)[0] == 0
-    assert under_test.values() == numbered(0, 10) + numbered(20, 30)
+    assert under_test.values() == between(0, 10) + between(20, 30)
 
 
 def test_a_first_batch_in_doubt_is_planned_anew_too(spark: Any, stream: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     under_test = stream()
-    under_test.feed(*numbered(0, 10))
+    under_test.feed(*between(0, 10))
     Fault(monkeypatch, 0, dies)
     assert under_test.drive(spark, copy)[0] == 1
     delete(under_test, 4)
     loss = accepted(Lost(under_test.source, 0, 0, 4))
     assert under_test.drive(spark, copy, accepted_loss=loss)[0] == 0
-    assert under_test.values() == numbered(4, 10)
+    assert under_test.values() == between(4, 10)
 
 
 @pytest.mark.parametrize("cut", [20, 40])
@@ -166,17 +162,17 @@ def test_a_batch_in_doubt_that_is_in_the_sink_stays_as_it_was_planned(
 ) -> None:
     """Its records 10 to 29 are in the sink; then the source loses some of them, or more than them, too."""
     under_test = stream()
-    under_test.feed(*numbered(0, 10))
+    under_test.feed(*between(0, 10))
     assert under_test.drive(spark, copy)[0] == 0
-    under_test.feed(*numbered(10, 30))
+    under_test.feed(*between(10, 30))
     fault = Fault(monkeypatch, 1, dies, after=True)
     assert under_test.drive(spark, copy)[0] == 1
-    assert (fault.hits, under_test.last_batch("commits"), under_test.values()) == (1, 0, numbered(0, 30))
-    under_test.feed(*numbered(30, 50))
+    assert (fault.hits, under_test.last_batch("commits"), under_test.values()) == (1, 0, between(0, 30))
+    under_test.feed(*between(30, 50))
     delete(under_test, cut)
     loss = accepted(Lost(under_test.source, 0, 10, cut))
     assert under_test.drive(spark, copy, accepted_loss=loss)[0] == 0
-    assert under_test.values() == numbered(0, 30) + numbered(max(30, cut), 50)
+    assert under_test.values() == between(0, 30) + between(max(30, cut), 50)
 
 
 def test_more_that_is_lost_while_a_batch_in_doubt_is_replayed_is_not_passed_over_in_silence(
@@ -184,9 +180,9 @@ def test_more_that_is_lost_while_a_batch_in_doubt_is_replayed_is_not_passed_over
 ) -> None:
     """Of two lanes one is in the sink: the other one's records are read again, by a query that does not fail on losses."""
     under_test = stream(lanes=2)
-    under_test.feed(*numbered(0, 10))
+    under_test.feed(*between(0, 10))
     assert under_test.drive(spark, copy)[0] == 0
-    under_test.feed(*numbered(10, 30))
+    under_test.feed(*between(10, 30))
     Fault(monkeypatch, 1, dies, after=True)
     assert under_test.drive(spark, copy)[0] == 1
     delete(under_test, 15)
@@ -209,9 +205,9 @@ def too_long(events: Any) -> Any:
 def test_a_stream_with_state_keeps_it_over_a_gap(spark: Any, stream: Make, in_doubt: bool) -> None:
     """Neither the records that are lost nor an attempt at the batch in doubt, with them, is left in its state."""
     under_test = stream(output_mode="update")
-    under_test.feed(*numbered(0, 10), keys=1)
+    under_test.feed(*between(0, 10), keys=1)
     assert under_test.drive(spark, counted)[0] == 0
-    under_test.feed(*numbered(10, 30), keys=1)
+    under_test.feed(*between(10, 30), keys=1)
     if in_doubt:
         code, line = under_test.drive(spark, too_long)
         assert (code, "SinkRejected" in line, under_test.last_batch("offsets")) == (1, True, 1), line
@@ -233,10 +229,10 @@ def matching(spark: Any, kafka: Any, topics: Callable[..., str], tmp_path: Path)
     names = [name.rpartition("-")[2] for name in (first, second)]
     settings = {"source": [], "source_pattern": f"every-(third-.*{names[0]}.*|.*-({'|'.join(names)}))"}
     under_test = StreamUnderTest("copy_topic", tmp_path, kafka.client_config(), first, sink, settings)
-    for topic, values in ((first, numbered(0, 5)), (second, numbered(5, 10))):
+    for topic, values in ((first, between(0, 5)), (second, between(5, 10))):
         produce(under_test.kafka, topic, [(None, value) for value in values])
     assert under_test.drive(spark, copy)[0] == 0
-    assert under_test.values() == numbered(0, 10)
+    assert under_test.values() == between(0, 10)
     return under_test, second
 
 
@@ -268,12 +264,12 @@ def test_a_new_topic_whose_head_was_deleted_is_read_from_its_first_record_once_t
 ) -> None:
     under_test, _ = matching
     third = topics(f"every-third-{under_test.source.rpartition('-')[2]}")
-    produce(under_test.kafka, third, [(None, value) for value in numbered(10, 20)])
+    produce(under_test.kafka, third, [(None, value) for value in between(10, 20)])
     delete(under_test, 4, third)
     found = preflight(under_test)
     assert [(finding.kind, finding.lost) for finding in found] == [("head_trimmed", (Lost(third, 0, 0, 4),))]
     goes_on(under_test, spark, found, f"{third}-0 offsets 0 to 3")
-    assert under_test.values() == numbered(0, 10) + numbered(14, 20)
+    assert under_test.values() == between(0, 10) + between(14, 20)
 
 
 def test_a_topic_that_was_deleted_is_done_without_once_that_is_allowed(
@@ -283,11 +279,11 @@ def test_a_topic_that_was_deleted_is_done_without_once_that_is_allowed(
     admin = AdminClient(dict(under_test.kafka))
     admin.delete_topics([second])[second].result(30)
     wait_for(lambda: second not in admin.list_topics(timeout=10).topics, "the topic to be gone")
-    produce(under_test.kafka, under_test.source, [(None, value) for value in numbered(10, 15)])
+    produce(under_test.kafka, under_test.source, [(None, value) for value in between(10, 15)])
     found = preflight(under_test)
     assert [(finding.kind, finding.lost) for finding in found] == [("topics_gone", (Lost(second, 0, 5, None),))]
     goes_on(under_test, spark, found, f"{second}-0 from offset 5 on (the partition is gone)")
-    assert under_test.values() == numbered(0, 15)
+    assert under_test.values() == between(0, 15)
 
 
 def test_a_topic_that_vanishes_during_a_run_ends_it_by_name(
@@ -300,13 +296,13 @@ def test_a_topic_that_vanishes_during_a_run_ends_it_by_name(
     def vanish() -> None:
         admin.delete_topics([second])[second].result(30)
         wait_for(lambda: second not in admin.list_topics(timeout=10).topics, "the topic to be gone")
-        produce(under_test.kafka, under_test.source, [(None, value) for value in numbered(15, 20)])
+        produce(under_test.kafka, under_test.source, [(None, value) for value in between(15, 20)])
 
-    produce(under_test.kafka, under_test.source, [(None, value) for value in numbered(10, 15)])
+    produce(under_test.kafka, under_test.source, [(None, value) for value in between(10, 15)])
     fault = Fault(monkeypatch, 1, vanish, after=True)
     under_test.settings = {**under_test.settings, "drain": False}
     refused(under_test, under_test.drive(spark, copy), f"{second}-0 from offset 5 on (the partition is gone)")
     assert fault.hits == 1
     under_test.settings = {**under_test.settings, "drain": True}
     goes_on(under_test, spark, preflight(under_test), f"{second}-0 from offset 5 on")
-    assert under_test.values() == numbered(0, 20)
+    assert under_test.values() == between(0, 20)

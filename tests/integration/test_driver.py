@@ -14,20 +14,12 @@ import pytest
 
 from ckpt_stream import restart_history, run_record
 from tests.kafka_io import group_offsets
-from tests.streams import StreamUnderTest
+from tests.streams import StreamUnderTest, copy, numbered
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
 Make = Callable[..., StreamUnderTest]
-
-
-def copy(events: Any) -> Any:
-    return events.select("key", "value")
-
-
-def numbered(count: int, first: int = 0) -> list[str]:
-    return [f"value-{i:05d}" for i in range(first, first + count)]
 
 
 def mirrored(stream: StreamUnderTest) -> dict[int, int]:

@@ -14,16 +14,12 @@ from ckpt_stream import crash
 from ckpt_stream.ledger import ledger_topic
 from ckpt_stream.source import IGNORE_LEDGER
 from tests.kafka_io import read_all, recreate_topic
-from tests.streams import StreamUnderTest
+from tests.streams import StreamUnderTest, copy
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
 Make = Callable[..., StreamUnderTest]
-
-
-def copy(events: Any) -> Any:
-    return events.select("key", "value")
 
 
 def everything(stream: StreamUnderTest) -> list[Any]:

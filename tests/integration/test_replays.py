@@ -17,15 +17,11 @@ from ckpt_stream import crash
 from ckpt_stream.lane import LaneSpec
 from ckpt_stream.run_record import REPLAYS, entries
 from tests.kafka_io import produce
-from tests.streams import StreamUnderTest
+from tests.streams import StreamUnderTest, copy
 
 pytestmark = pytest.mark.integration
 
 Make = Callable[..., StreamUnderTest]
-
-
-def copy(events: DataFrame) -> DataFrame:
-    return events.select("key", "value")
 
 
 def changed(events: DataFrame) -> DataFrame:

@@ -30,7 +30,7 @@ from ckpt_stream.ledger import ledger_topic
 from ckpt_stream.security import is_secret
 from ckpt_stream.transaction import Transaction
 from tests.kafka_io import create_topic, group_offsets
-from tests.streams import RUN_SECONDS, Running, StreamUnderTest
+from tests.streams import RUN_SECONDS, Running, StreamUnderTest, copy, numbered
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -58,14 +58,6 @@ def password(kafka_secure: KafkaCluster) -> str:
 @pytest.fixture
 def secret_in_environment(password: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SECRETS_ENVIRONMENT, json.dumps({"sasl.password": password}))
-
-
-def copy(events: Any) -> Any:
-    return events.select("key", "value")
-
-
-def numbered(count: int) -> list[str]:
-    return [f"value-{i:05d}" for i in range(count)]
 
 
 def command_lines(running: Running) -> set[str]:

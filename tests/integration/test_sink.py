@@ -15,19 +15,11 @@ from ckpt_stream.driver import ARROW_BATCH_BYTES, bound_arrow_batches
 from ckpt_stream.ledger import ANCHOR, ledger_topic
 from ckpt_stream.sink import MANY, into_lanes
 from tests.kafka_io import produce, read_all
-from tests.streams import StreamUnderTest
+from tests.streams import StreamUnderTest, copy, numbered
 
 pytestmark = pytest.mark.integration
 
 Make = Callable[..., StreamUnderTest]
-
-
-def copy(events: DataFrame) -> DataFrame:
-    return events.select("key", "value")
-
-
-def numbered(count: int, first: int = 0) -> list[str]:
-    return [f"value-{i:05d}" for i in range(first, first + count)]
 
 
 @pytest.mark.parametrize("lanes", [1, 3])

@@ -13,15 +13,11 @@ from confluent_kafka import Consumer, TopicPartition
 
 from ckpt_stream import run_record
 from tests.kafka_io import produce
-from tests.streams import StreamUnderTest
+from tests.streams import StreamUnderTest, copy
 
 pytestmark = pytest.mark.integration
 
 Make = Callable[..., StreamUnderTest]
-
-
-def copy(events: Any) -> Any:
-    return events.select("key", "value")
 
 
 def commit_for_group(stream: StreamUnderTest, group: str, partition: int, offset: int) -> None:

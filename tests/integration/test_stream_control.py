@@ -16,14 +16,10 @@ from airflow_ckpt.streams.control import StreamControl
 from airflow_ckpt.streams.observe import Sources, look
 from airflow_ckpt.streams.preflight import PreflightRefused
 from airflow_ckpt.streams.stream import Stream
-from tests.streams import StreamUnderTest
+from tests.streams import StreamUnderTest, copy
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
-
-
-def copy(events: Any) -> Any:
-    return events.select("key", "value")
 
 
 def declared(under_test: StreamUnderTest, **changes: Any) -> Stream:

@@ -19,13 +19,9 @@ from ckpt_stream import run_record
 from ckpt_stream.checksum import AUDIT_HEADER
 from ckpt_stream.recompute import recompute
 from tests.integration.test_verify import Written, kinds, rows
-from tests.streams import StreamUnderTest
+from tests.streams import StreamUnderTest, copy
 
 pytestmark = pytest.mark.integration
-
-
-def copy(events: Any) -> Any:
-    return events.select("key", "value")
 
 
 def test_a_stream_that_went_on_from_its_ledger_is_clean_at_every_depth(

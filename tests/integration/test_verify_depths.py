@@ -30,17 +30,13 @@ from ckpt_stream.sink_job import job_from_json, run_job
 from tests.integration.test_applications import MALFORMED, log_line
 from tests.integration.test_verify import KIND, Written, kinds, rows
 from tests.kafka_io import create_topic, produce
-from tests.streams import StreamUnderTest
+from tests.streams import StreamUnderTest, copy
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 Make = Callable[..., StreamUnderTest]
 
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
-
-
-def copy(events: Any) -> Any:
-    return events.select("key", "value")
 
 
 def recomputed(spark: Any, stream: StreamUnderTest, transform: Any, **settings: Any) -> Verdict:
