@@ -1,4 +1,4 @@
-"""Where the fixtures live, one file per part of the stack."""
+"""Where the fixtures live, one file per part of the stack or of what a test replaces."""
 
 pytest_plugins = [
     "tests.fixtures.kafka",
@@ -6,4 +6,6 @@ pytest_plugins = [
     "tests.fixtures.airflow",
     "tests.fixtures.hadoop",
     "tests.fixtures.standalone",
+    "tests.fixtures.empty_checkpoint",
+    "tests.fixtures.pauses",
 ]

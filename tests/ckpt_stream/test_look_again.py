@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from ckpt_stream.look_again import PATIENCE_SECONDS, Unreadable, read_listed
 from ckpt_stream.run_record import RunRecord, RunRecordError
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("slept")]
 
 NAME = "_ckpt/runs/r.json"
 WHOLE = RunRecord("r", "orders").to_json()
@@ -35,13 +34,6 @@ class Storage:
     def names(self, folder: str) -> list[str]:
         assert folder == "_ckpt/runs"
         return ["r.json"] if self.listed else []
-
-
-@pytest.fixture(autouse=True)
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    pauses: list[float] = []
-    monkeypatch.setattr(time, "sleep", pauses.append)
-    return pauses
 
 
 def test_a_whole_file_is_read_at_once(slept: list[float]) -> None:

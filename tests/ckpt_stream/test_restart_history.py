@@ -17,11 +17,6 @@ from ckpt_stream.run_record import KEEP_RESTARTS, RESTARTS, listing
 pytestmark = pytest.mark.unit
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> FsspecFiles:
-    return FsspecFiles(str(tmp_path))
-
-
 def test_without_a_file_the_history_is_empty(files: FsspecFiles) -> None:
     assert read(files) == (0, [])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,3 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     topic = Ends({0: 0}, {0: 1}, {0: 1})
     monkeypatch.setattr(control_module, "gather", lambda _, status: Facts(status, source={"orders_in": topic}))
     return Deployment(tmp_path, a_stream(restart=FixedDelay(3, TEN_SECONDS), stall_after=60))
-
-
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Nobody sleeps; the pauses are written down."""
-    pauses: list[float] = []
-    monkeypatch.setattr(time, "sleep", pauses.append)
-    return pauses

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,11 +24,6 @@ from ckpt_stream.run_record import RunRecordError
 from tests.airflow_ckpt.streams.samples import a_stream, an_intent, at
 
 pytestmark = pytest.mark.unit
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> FsspecFiles:
-    return FsspecFiles(str(tmp_path))
 
 
 def test_a_checkpoint_that_nobody_submitted_has_no_intent(files: FsspecFiles) -> None:

@@ -19,11 +19,6 @@ from tests.airflow_ckpt.streams.samples import at, text
 pytestmark = pytest.mark.unit
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> FsspecFiles:
-    return FsspecFiles(str(tmp_path))
-
-
 def test_a_checkpoint_without_a_history_has_a_whole_budget(files: FsspecFiles) -> None:
     assert read_history(files) == []
     assert budget(read_history(files)) == []
