@@ -95,7 +95,7 @@ with DAG(
     verify = ExactlyOnceVerifyOperator(task_id="verify", stream=stream, since="{{ params.since }}", count_aborted=True)
 
     resume = SparkStreamResumeOperator(task_id="resume", stream=stream, deferrable=True, trigger_rule="one_failed")
-    # Whoever has stopped the stream meanwhile wants it to stay stopped.
+    # Do not restart a stream that was stopped on purpose.
     catch_up = SparkStreamSuperviseOperator(
         task_id="catch_up", stream=stream, until="drained", start=False, deferrable=True
     )

@@ -15,5 +15,5 @@ def wait_for(fact: Callable[[], T], what: str, seconds: float = 60.0) -> T:
     while True:
         if value := fact():
             return value
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain for {what}"
+        assert time.monotonic() < deadline, f"timed out after {seconds:.0f} s of waiting for {what}"
         time.sleep(0.05)

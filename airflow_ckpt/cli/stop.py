@@ -21,7 +21,7 @@ def stop(
     webhdfs: WebHdfs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a stream gracefully: its current batch commits, no new one starts, and nobody restarts it until it is submitted.
+    """Stop a stream gracefully: its current batch commits, no new one starts, and only a new submit starts it again.
 
     Exit code 1 if it still runs.
     """
@@ -53,7 +53,7 @@ def _lines(value: Result, lives: bool, checkpoint: str) -> list[str]:
     if not value["requested"]:
         return [f"nothing to stop: {line}"]
     if lives:
-        return [line, "the request stands; the driver obeys it after its batch"]
+        return [line, "the request holds; the driver ends after its current batch"]
     if value["before"] in ("FAILED", "LOST"):
-        return [line, f"it is restarted by a new submit only, or `airflow-ckpt resume {checkpoint} --new-budget`"]
+        return [line, f"only a new submit starts it again, or `airflow-ckpt resume {checkpoint} --new-budget`"]
     return [line]

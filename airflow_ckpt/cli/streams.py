@@ -83,8 +83,9 @@ def control_to_start(
         kafka = kafka_settings(bootstrap, kafka_config)
 
     def launch(order: Order) -> Launch:
-        if last is None:
-            raise missing or CkptError("no launch")
+        if missing is not None:
+            raise missing
+        assert last is not None  # noqa: S101 - else it is missing
         return relaunch(stream, order, last, kafka)
 
     sources = Sources(stream, files, kafka or None, runner_of(root, checkpoint, intent))

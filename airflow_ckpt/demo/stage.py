@@ -90,7 +90,7 @@ class Stage:
         """Records of the log that wait."""
         ends, offsets = ends_of(admin, self.source), seen.committed_offsets.get(self.source, {})
         if ends is None:
-            raise StackError(f"the topic {self.source} is gone: somebody deleted it while the demo was playing")
+            raise StackError(f"the topic {self.source} is gone: it was deleted while the demo was playing")
         return sum(max(0, end - offsets.get(str(p), 0)) for p, end in ends.stable.items())
 
     def state(self, api: AirflowApi) -> str:

@@ -26,7 +26,7 @@ CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 def make_launch(stream: Stream, order: Order, connections: Connections, runner: Runner, settings: Settings) -> Launch:
     """Write everything that this run needs into a folder of its own, and return the command."""
-    # Others may look into the work folder, but nobody else may put a driver into it.
+    # Other users may look into the work folder, but not put a driver into it.
     settings.work_folder.mkdir(parents=True, exist_ok=True, mode=0o755)
     folder = settings.work_folder / order.token
     folder.mkdir(mode=0o700)

@@ -91,7 +91,7 @@ def _yarn(stream: Stream, connections: Connections) -> Runner:
     if not address:
         raise BadConnection(
             f"The connection {stream.spark_conn_id!r} lacks yarn_resourcemanager_webapp_address in its extra field, such as "
-            "http://resourcemanager:8088: without it nobody can tell how the driver is."
+            "http://resourcemanager:8088: without it the driver's state is unknown."
         )
     auth = None
     if extra.get("keytab") and extra.get("principal"):

@@ -161,7 +161,7 @@ def wait_until(fact: Callable[[], T | None], *, deadline_s: float, what: str) ->
         if found is not None and found is not False:
             return found
         if time.monotonic() >= end:
-            raise StackError(f"waited {deadline_s:g} s for {what}, in vain")
+            raise StackError(f"timed out after {deadline_s:g} s of waiting for {what}")
         time.sleep(POLL_INTERVAL_S)
 
 

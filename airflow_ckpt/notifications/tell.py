@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import BaseNotifier
 from airflow_ckpt.metrics import count
 from airflow_ckpt.streams.status import StreamStatus
 
-#: The stream broke; was restarted; will not be restarted by anybody; its sink is wrong; nobody can tell whether it is;
+#: The stream broke; was restarted; will not be restarted any more; its sink is wrong; it could not be verified;
 #: something speaks against a restart, or it is too far behind; or a task failed, for whatever reason.
 FAILED, RESUMED, GIVEN_UP, VIOLATED, UNVERIFIED, AT_RISK, TASK_FAILED = EVENTS = (
     "failed", "resumed", "given_up", "violated", "unverified", "at_risk", "task_failed",

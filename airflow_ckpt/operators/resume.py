@@ -46,7 +46,7 @@ class SparkStreamResumeOperator(StreamOperator):
             self.log.info("%s", plan.reason)
             return Done({**status.as_dict(), "resumed": False})
         if plan.action == "wait":
-            # Somebody else has restarted it, and it broke again.
+            # Another task or a user has restarted it, and it broke again.
             return Pause(plan.seconds, "pause_is_over")
         batch = status.batch if status.batch is not None else -1
         started = control.resume(status, allow=self.allow)

@@ -13,7 +13,7 @@ from airflow_ckpt.streams.status import ENDED_WELL, HEALTHY, STALLED
 
 
 class SparkStreamStopOperator(StreamOperator):
-    """Stop a stream gracefully: its current batch commits, no new one starts, and nobody restarts it until it is submitted.
+    """Stop a stream gracefully: its current batch commits, no new one starts, and only a new submit starts it again.
 
     One that is FAILED or LOST, or waits for its restart, counts as stopped from then on.
 

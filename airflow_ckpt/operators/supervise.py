@@ -65,7 +65,9 @@ class SparkStreamSuperviseOperator(StreamOperator):
     def begin(self, context: Any, control: StreamControl) -> Step:
         target = self._target(control)
         if not self.start and (found := control.status()).state in (*ENDED_WELL, NEW):
-            raise AirflowFailException(f"{found.line()}: somebody meant it to be so, and this task starts nothing")
+            raise AirflowFailException(
+                f"{found.line()}: it was ended on purpose or never started, and this task starts nothing"
+            )
         status = control.submit(submission=self.submission(context), allow=self.allow)
         self._show(context, status)
         return Wait(target, "look_again")
@@ -88,12 +90,12 @@ class SparkStreamSuperviseOperator(StreamOperator):
         return self.restart(context, control, event)
 
     def restart(self, context: Any, control: StreamControl, event: Event) -> Step:
-        """The pause is over: restart, unless somebody else has."""
+        """The pause is over: restart, unless another task or a user has."""
         status = control.status()
         if status.state in BROKEN:
             plan = control.plan_resume(status)
             if plan.action == "wait":
-                # Somebody else has restarted it, and it broke again.
+                # Another task or a user has restarted it, and it broke again.
                 return Pause(plan.seconds, "restart")
             try:
                 status = control.resume(status, allow=self.allow)

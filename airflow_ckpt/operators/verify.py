@@ -44,9 +44,9 @@ class ExactlyOnceVerifyOperator(StreamOperator):
     the log as a table, to XCom and the asset's event as JSON, and beside the run record as an HTML page.
 
     :param depth: `ledger` (bookkeeping only), `sink` (every committed record is read; default), or `recompute` (the transform
-        is run again as a batch and compared with the sink); a template will do
+        is run again as a batch and compared with the sink); templated
     :param since: `start` (default), `last` (after what was verified last: costs as much as the new data), or the number of a
-        batch of the newest query in the ledger; a template will do
+        batch of the newest query in the ledger; templated
     :param until: last batch to verify; None: the newest
     :param count_aborted: also count the aborted copies that committed readers do not see
     :param engine: `here` reads the sink in this worker, `spark` as a Spark job beside the stream, `auto` (default) as a job
@@ -172,7 +172,7 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         return step
 
     def _forget(self, control: StreamControl, token: str) -> None:
-        """What a job was given and gave is of no use when there is a verdict that is clean; else it stays for whoever looks."""
+        """Delete a job's plan and result. After a verdict that fails the task this is not reached: they are kept."""
         for kind in ("plan", "result"):
             control.sources.files.remove(f"{VERDICTS}/{token}.{kind}")
 

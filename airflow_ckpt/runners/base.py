@@ -90,7 +90,7 @@ class Runner(Protocol):
         """Start the driver, detached from this process. Raises SubmitFailed with the reason."""
 
     def find(self, token: str) -> Handle | None:
-        """The driver that was started with this token, if there is one, dead or alive. Raises RunnerError if nobody answers."""
+        """The driver that was started with this token, if there is one, dead or alive. Raises RunnerError if that is unknown."""
 
     def look(self, handle: Handle) -> DriverState:
         """How it is. Not found is VANISHED, no answer UNKNOWN; never raises for either."""

@@ -116,7 +116,7 @@ class KubernetesRunner:
         if over is not None:
             return over
         if wait <= 0:
-            return DriverState(RUNNING, "Kubernetes took the order to end it; nobody waited for the end")
+            return DriverState(RUNNING, "Kubernetes accepted the deletion; its end was not waited for")
         while True:
             state = self.look(handle)
             if state.state == VANISHED:
@@ -210,7 +210,7 @@ class KubernetesRunner:
         if _is_overdue(pod.metadata):
             # Its node may be gone, or only cut off: then the driver's heartbeat in the run record still moves.
             since = pod.metadata.deletion_timestamp.isoformat(timespec="seconds")
-            return DriverState(UNKNOWN, f"it was to be gone by {since}, and no node has confirmed its end")
+            return DriverState(UNKNOWN, f"its deletion was due by {since}, and no node has confirmed its end")
         waiting = container and container.state and container.state.waiting
         if status.phase == "Pending" or (status.phase == "Running" and waiting):
             return DriverState(WAITING, _why_it_waits(status))

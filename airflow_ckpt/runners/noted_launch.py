@@ -1,7 +1,7 @@
 """The launch of a driver, noted in its own folder on the machine that made it.
 
-It is what `airflow-ckpt resume` runs once more. It is never read from the checkpoint's storage: whoever may write there would
-run commands as the user who resumes.
+It is what `airflow-ckpt resume` runs once more. It is never read from the checkpoint's storage: a user who can write there
+could run commands as the user who resumes.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def folder_of(root: Path, token: str) -> Path:
     """The folder of a driver. Its token is noted beside the checkpoint, where others may write: it is a name, never a path."""
     if not _TOKEN.fullmatch(token):
         raise NotPrivate(
-            f"{token!r} is no token of a driver: something else has written the checkpoint's _ckpt folder."
+            f"{token!r} is not a driver's token: another program has written to the checkpoint's _ckpt folder."
         )
     return root / token
 
@@ -39,16 +39,16 @@ def read_private(folder: Path, name: str) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as e:
-        raise NotPrivate(f"{folder} is no folder that this user can read: {e.strerror}.") from e
+        raise NotPrivate(f"{folder} is not a folder that this user can read: {e.strerror}.") from e
     try:
-        # Where nobody else can enter, the modes of the files are of no importance: those depend on a process's umask.
+        # In a folder that no other user can enter, the modes of the files do not matter: those depend on a process's umask.
         _refuse_open_to(stat.S_IRWXG | stat.S_IRWXO, "go-rwx", os.fstat(inside), folder)
         try:
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=inside)
         except FileNotFoundError:
             return None
         except OSError as e:
-            raise NotPrivate(f"{folder / name} is no file that this user can read: {e.strerror}.") from e
+            raise NotPrivate(f"{folder / name} is not a file that this user can read: {e.strerror}.") from e
         with open(file, encoding="utf-8") as opened:
             _refuse_open_to(0, "", os.fstat(file), folder / name)
             return opened.read()
@@ -64,11 +64,11 @@ def refuse_shared_folder(folder: Path) -> None:
 def _refuse_open_to(others: int, helps: str, about: os.stat_result, path: Path) -> None:
     if about.st_uid != os.geteuid():
         raise NotPrivate(
-            f"{path} belongs to the user with id {about.st_uid}, and not to the one who asks ({os.geteuid()}): what is in it is "
-            "not believed. Run this as the user that Airflow runs drivers as."
+            f"{path} belongs to the user with id {about.st_uid}, and not to the one who asks ({os.geteuid()}): its content is "
+            "not trusted. Run this as the user that Airflow runs drivers as."
         )
     if about.st_mode & others:
-        raise NotPrivate(f"{path} is open to other users, so what is in it is not believed: `chmod {helps} {path}`.")
+        raise NotPrivate(f"{path} is open to other users, so its content is not trusted: `chmod {helps} {path}`.")
 
 
 def write_private(path: Path, text: str) -> None:

@@ -146,7 +146,7 @@ class ProcessRunner:
         log = str(folder / LOG)
         if self._pids(handle):
             return DriverState(RUNNING, f"process {handle.id}", url=log)
-        # Whoever was to delete it is gone as well.
+        # Driver and launcher, which were to delete it, are gone.
         (folder / SECRETS_FILE).unlink(missing_ok=True)
         ended = self._note(handle.token, "exit.json")
         if ended is not None:

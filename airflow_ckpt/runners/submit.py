@@ -41,10 +41,10 @@ def start_driver(
     if found is not None:
         return replace(found, details={**found.details, "submit_log": str(launch.folder / LOG)})
     if silence is not None:
-        raise RunnerError(f"nobody can say whether there is a driver with token {token}: {silence}\n{report}")
+        raise RunnerError(f"it is unknown whether there is a driver with token {token}: {silence}\n{report}")
     if code == 0:
         raise RunnerError(
-            f"spark-submit was content, but the cluster we ask has no driver with token {token}; it may run elsewhere: "
+            f"spark-submit exited 0, but no driver has token {token} on the cluster that was asked; it may run elsewhere: "
             f"compare the cluster (and namespace) of spark-submit with ours, and look for --deploy-mode cluster\n{report}"
         )
     raise SubmitFailed(f"no driver was started: {report}")

@@ -107,7 +107,7 @@ class YarnRunner:
                 f"{handle.id} was not ended: {_complaint(answer)}. `yarn application -kill {handle.id}` does the same"
             )
         if wait <= 0:
-            return DriverState(RUNNING, "YARN took the order to end it; nobody waited for the end")
+            return DriverState(RUNNING, "YARN accepted the kill; its end was not waited for")
         while True:
             state = self.look(handle)
             if state.state in (ENDED, VANISHED) or time.monotonic() >= deadline:
@@ -167,7 +167,7 @@ class YarnRunner:
         if handle.kind != self.kind:
             raise RunnerError(f"{handle.id} is a driver of the runner {handle.kind!r}, not of {self.kind!r}")
         if not _APPLICATION_ID.fullmatch(handle.id):
-            raise RunnerError(f"{handle.id!r} is no id of an application on YARN")
+            raise RunnerError(f"{handle.id!r} is not the id of a YARN application")
 
     def _ask(
         self, method: str, path: str, *, params: Mapping[str, str] | None = None, json: Any = None
@@ -259,7 +259,9 @@ def _complaint(answer: requests.Response) -> str:
     if answer.status_code == 404:
         return f"{said}, but not as a ResourceManager does: is that its address?"
     if 300 <= answer.status_code < 400:
-        return f"{said} and sends us to {answer.headers.get('Location') or 'nobody: no ResourceManager is active'}"
+        return (
+            f"{said} with a redirect to {answer.headers.get('Location') or 'no address: no ResourceManager is active'}"
+        )
     return f"{said}: {answer.text[:200]!r}"
 
 

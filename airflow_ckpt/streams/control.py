@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 STOP_TRIES = 5
 
 
-#: Between the claim to a restart and the intent of its driver are two small writes; after so long nobody is at it.
+#: Between the claim to a restart and the intent of its driver are two small writes; after so long the claimant is taken for dead.
 CLAIM_SECONDS = 30.0
 
 
@@ -79,8 +79,8 @@ class StreamControl:
     def runner(self) -> Runner:
         if self.sources.runner is None:
             raise CkptError(
-                f"Nobody knows here how {self.stream.name} is started: there is no runner for it. Was its driver submitted to "
-                "a cluster, resume it from Airflow: with a task (SparkStreamResumeOperator), or the DAG that submits it."
+                f"{self.stream.name} cannot be started from here: there is no runner for it. If its driver was submitted to a "
+                "cluster, resume it from Airflow: with a task (SparkStreamResumeOperator), or the DAG that submits it."
             )
         return self.sources.runner
 
@@ -108,7 +108,7 @@ class StreamControl:
         return {topic: {str(p): end for p, end in found.stable.items()} for topic, found in ends.items() if found}
 
     def restarts_by_me(self) -> int:
-        """How often whoever asks has restarted the stream: a task of one DAG run, whichever of its tries."""
+        """How often this control's user has restarted the stream: a task of one DAG run, whichever of its tries."""
         history = restarts.read_history(self.sources.files)
         return sum(entry.get("kind") == RESTART and entry.get("by") == self.by for entry in history)
 
@@ -145,7 +145,7 @@ class StreamControl:
         return submission is not None and restarts.last_submission(history) == submission
 
     def when_due(self, status: StreamStatus) -> StreamStatus:
-        """The stream when the pause before its restart is over: somebody else may have restarted it meanwhile."""
+        """The stream when the pause before its restart is over: another task or a user may have restarted it meanwhile."""
         while (plan := self.plan_resume(status)).action == "wait":
             log.info("%s: waiting %s", plan.reason, in_words(plan.seconds))
             time.sleep(plan.seconds)
@@ -189,7 +189,7 @@ class StreamControl:
             self._end_stalled(status)
             broken, status = status, self.status()
             if status.token != broken.token:
-                log.info("attached: another one has restarted it: %s", status.line())
+                log.info("attached: another task or a user has restarted it: %s", status.line())
                 return status
         token = secrets.token_hex(6)
         accepted = self._check(status, allow) if status.state not in ENDED_WELL else ()
@@ -221,7 +221,7 @@ class StreamControl:
             seen = self._await_driver_after(status)
             if seen.token != status.token:
                 launch.discard()
-                log.info("attached: another one has started it: %s", seen.line())
+                log.info("attached: another task or a user has started it: %s", seen.line())
                 self._note_attach(about.get("submission"))
                 return seen
             # It has died between its claim and its intent, or cannot reach the checkpoint any more.
@@ -243,7 +243,7 @@ class StreamControl:
         return look(replace(self.sources, kafka=None, runner=None)).stop is not None
 
     def _prepare(self, order: Order) -> tuple[Runner, Launch]:
-        """Asked for before anything is noted: where nobody can start it, no attempt uses up the budget."""
+        """Asked for before anything is noted: a driver that cannot be started uses up no budget."""
         return self.runner, self._launch(order)
 
     def _note_attach(self, submission: str | None) -> None:
@@ -297,7 +297,7 @@ class StreamControl:
         return Outcome(REACHED if state.exit_code == 0 else FAILED, line)
 
     def end_job(self, handle: Handle, *, wait: float = 0.0) -> None:
-        """End a job beside the stream that nobody waits for any more."""
+        """End a job beside the stream whose result is no longer waited for."""
         try:
             state = self.runner.kill(handle, wait=wait)
         except RunnerError as e:
@@ -333,7 +333,7 @@ class StreamControl:
             )
         if not driver.live and driver.state != UNKNOWN:
             return
-        # Noted first: whoever looks meanwhile must not take it for lost.
+        # Noted first: a look at the stream meanwhile must not call it LOST.
         intents.noted_kill(self.sources.files, intent, self.by)
         try:
             state = self.runner.kill(Handle.from_dict(intent.handle), wait=wait)
@@ -343,7 +343,7 @@ class StreamControl:
         log.info("killed the driver of %s: %s", self.stream.name, state.detail or state.state)
 
     def _end_stalled(self, status: StreamStatus) -> None:
-        """Kill it. One that obeyed a stop would look as if somebody had wanted its end, should nobody restart it now."""
+        """Kill it. A stop request would make it STOPPED, which is not restarted, should this restart not come about."""
         intent, driver = look_at_driver(self.sources, intents.read_intent(self.sources.files))
         if intent is None or intent.handle is None or driver is None:
             raise CkptError(

@@ -20,7 +20,7 @@ from ckpt_stream.topics import Topics
 
 
 def gather(sources: Sources, status: StreamStatus) -> Facts:
-    """Ask everybody once. Who does not answer becomes a finding, not an exception."""
+    """Ask checkpoint, Kafka and ledger once. What does not answer becomes a finding, not an exception."""
     try:
         checkpoint: Checkpoint | None = read_checkpoint(sources.files, with_start=True)
         checkpoint_error = ""

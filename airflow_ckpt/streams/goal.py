@@ -44,7 +44,7 @@ class Goal:
     ends: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: The run has ended well.
     ended: bool = False
-    #: Only the end of time reaches it: for whoever watches for ever.
+    #: Never satisfied by the stream's state; ends at `until` or `deadline`.
     never: bool = False
     #: A moment that reaches the goal, whatever the stream does.
     until: str | None = None

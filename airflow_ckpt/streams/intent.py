@@ -23,7 +23,7 @@ KEEP_INTENTS = 20
 
 @dataclass(frozen=True)
 class SubmitIntent:
-    """Somebody is about to start, or has started, a driver with this token."""
+    """A task or a user is about to start, or has started, a driver with this token."""
 
     token: str
     time: str

@@ -31,7 +31,7 @@ SOON_PART = 0.25
 
 @dataclass(frozen=True)
 class PreflightFinding:
-    """One thing that speaks against a start, or that somebody should know before it."""
+    """One thing that speaks against a start, or that a user should know before it."""
 
     kind: str
     what: str
@@ -39,7 +39,7 @@ class PreflightFinding:
     helps: str
     #: True: the start is refused unless this kind is allowed by name.
     unsafe: bool = True
-    #: True: it may be gone at the next look, without anybody's doing.
+    #: True: it may be gone at the next look by itself.
     passing: bool = False
     #: What the source has lost: allowed, the run goes on behind exactly this.
     lost: tuple[Lost, ...] = ()
@@ -121,7 +121,7 @@ def _reachable(facts: Facts) -> Iterator[PreflightFinding]:
         yield PreflightFinding(
             CHECKPOINT,
             facts.checkpoint_error,
-            "Without it nobody can tell where the stream stands.",
+            "Without it, it is unknown where the stream stands.",
             "check path, credentials and network of the checkpoint; `airflow-ckpt inspect` tells more.",
             passing=True,
         )
@@ -173,7 +173,7 @@ def _topic_gone(topic: str, lost: Sequence[Lost]) -> PreflightFinding:
     return PreflightFinding(
         TOPICS_GONE,
         f"The checkpoint goes on in the topic {topic} (partition {ends}), and the source has no such topic any more.",
-        "What was written to it after that is lost unread, and Spark would end every run over it.",
+        "What was written to it after that is lost unread, and Spark would fail every run because of it.",
         "find out who deleted it, or correct the stream's source; or go on without it by allowing this finding.",
         lost=tuple(lost),
     )
@@ -213,8 +213,8 @@ def _partitions(topic: str, known: Mapping[str, int], ends: Ends, lost: Sequence
             yield PreflightFinding(
                 HEAD_TRIMMED,
                 f"{where} is new to the stream, and begins at offset {one.end}.",
-                f"{count} offsets (0 to {one.end - 1}) were deleted before the stream knew of it, and Spark would end every run "
-                "over it.",
+                f"{count} offsets (0 to {one.end - 1}) were deleted before the stream knew of it, and Spark would fail every "
+                "run because of it.",
                 "put them back from elsewhere; or read the partition from its first record by allowing this finding.",
                 lost=(one,),
             )

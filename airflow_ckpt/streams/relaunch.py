@@ -1,7 +1,7 @@
 """Starts a stream once more without Airflow: from what its last submit has left in the work folder of this machine.
 
 Beside the checkpoint only the token of that submit is noted. What is run, and with which declaration, comes from a folder
-that only this user can write: else everybody who may write the checkpoint's storage could run commands as this user.
+that only this user can write: else every user who can write to the checkpoint's storage could run commands as this one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class LastLaunch:
 def last_launch(root: Path, checkpoint: str, intent: SubmitIntent | None) -> LastLaunch:
     """The launch that the intent names by its token. Raises CkptError with the reason why there is none to be run again."""
     if intent is None:
-        raise CkptError(f"{checkpoint} was not submitted by Airflow, so nobody knows its command: start it as before.")
+        raise CkptError(
+            f"{checkpoint} was not submitted by Airflow, so its command is unknown: start it as it was started before."
+        )
     if root.is_dir():
         refuse_shared_folder(root)
     noted = noted_launch(root, intent.token)
@@ -69,7 +71,7 @@ def last_launch(root: Path, checkpoint: str, intent: SubmitIntent | None) -> Las
     if noted.job or not same_place(noted.checkpoint, checkpoint):
         what = "a job beside the stream" if noted.job else f"the stream of {noted.checkpoint}"
         raise CkptError(
-            f"The launch {intent.token!r} that is noted beside {checkpoint} is of {what}: something else has written there. "
+            f"The launch {intent.token!r} that is noted beside {checkpoint} is of {what}: another program has written there. "
             "Find out what, then submit the stream from its DAG."
         )
     return LastLaunch(root, intent.token, noted, public_kafka(root, intent.token))

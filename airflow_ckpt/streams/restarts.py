@@ -15,7 +15,7 @@ from ckpt_stream import restart_history
 from ckpt_stream.files import ReadableFiles, WritableFiles
 from ckpt_stream.run_record import RESTART, SUBMIT, now
 
-#: Somebody found the stream running: neither a new budget nor a use of it.
+#: A submit found the stream running: neither a new budget nor a use of it.
 ATTACH = "attach"
 #: Of a failure that names no driver's token, as that of a stream that was never started.
 _UNKNOWN = object()

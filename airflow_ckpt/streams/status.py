@@ -57,7 +57,7 @@ class Observation:
     #: None: Kafka was not asked, or did not answer (see kafka_error).
     lag: tuple[PartitionLag, ...] | None = None
     kafka_error: str = ""
-    #: The newest stop request beside the checkpoint, whomever it was meant for.
+    #: The newest stop request beside the checkpoint, whichever run it was meant for.
     stop: Mapping[str, Any] | None = None
 
 
@@ -89,7 +89,7 @@ class StreamStatus:
     #: When the stream broke; None while it is well.
     broken_since: str | None = None
     restart_may_help: bool = True
-    #: A stop that was requested and that no driver has obeyed yet: nobody restarts the stream.
+    #: A stop that was requested and that no driver has obeyed yet: the stream is not restarted.
     stop: Mapping[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def pending_stop(
 def _stopped(
     judged: _Judgement, request: Mapping[str, Any] | None, pending: Mapping[str, Any] | None, run: RunRecord | None
 ) -> _Judgement:
-    """A stream that is broken and was asked to stop is not to be restarted; one that obeyed tells whom."""
+    """A stream that is broken and was asked to stop is not to be restarted; of one that obeyed, the reason names who asked."""
     if pending is not None and judged.state in (FAILED, LOST):
         return _Judgement(STOPPED, f"stopped {_on_request(pending)}; it was {judged.state}: {judged.reason}")
     if judged.state == STOPPED and run is not None and request is not None and records.is_meant_for(request, run):
@@ -215,7 +215,7 @@ def _judge(stream: Stream, seen: Observation, run: RunRecord | None, intent: Sub
         return _Judgement(run.state, "", ended if run.state == records.FAILED else None)
     if intent is not None:
         return _submitted(stream, seen, intent)
-    return _Judgement(NEW, "nobody has started it yet")
+    return _Judgement(NEW, "it was never started")
 
 
 def _submitted(stream: Stream, seen: Observation, intent: SubmitIntent) -> _Judgement:
@@ -223,7 +223,7 @@ def _submitted(stream: Stream, seen: Observation, intent: SubmitIntent) -> _Judg
     age, driver = intent.age(seen.now), seen.driver
     limit = _seconds(stream, "start_timeout")
     if intent.killed and not (driver and driver.live):
-        return _Judgement(STOPPED, f"killed on request of {intent.killed.get('by')} before its first word")
+        return _Judgement(STOPPED, f"killed on request of {intent.killed.get('by')} before it wrote a run record")
     if intent.failed and not (driver and driver.live):
         return _Judgement(FAILED, intent.failed["message"], datetime.fromisoformat(intent.failed["time"]))
     if driver is None:
@@ -231,15 +231,15 @@ def _submitted(stream: Stream, seen: Observation, intent: SubmitIntent) -> _Judg
             return _Judgement(STARTING, f"submitted by {intent.by} {in_words(age)} ago")
         return _Judgement(LOST, f"{intent.by} submitted it {in_words(age)} ago; no driver was found", intent.age_from)
     if driver.live or (driver.state == driver_states.UNKNOWN and age <= limit):
-        words = f"the driver ({driver.detail}) has not said a word for {in_words(age)}"
+        words = f"the driver ({driver.detail}) has written no run record after {in_words(age)}"
         if age > limit:
             return _Judgement(STALLED, words, intent.age_from)
         return _Judgement(STARTING, driver.detail)
     if driver.state == driver_states.ENDED:
-        words = f"the driver ended before its first word: {driver.detail}; its log says why"
+        words = f"the driver ended before it wrote a run record: {driver.detail}; the reason is in its log"
         ended = datetime.fromtimestamp(driver.ended_at, UTC) if driver.ended_at else intent.age_from
         return _Judgement(FAILED, words, ended)
-    return _Judgement(LOST, f"the driver is gone before its first word: {driver.detail}", intent.age_from)
+    return _Judgement(LOST, f"the driver is gone and wrote no run record: {driver.detail}", intent.age_from)
 
 
 def _living(stream: Stream, seen: Observation, run: RunRecord, intent: SubmitIntent | None) -> _Judgement:
@@ -256,9 +256,15 @@ def _living(stream: Stream, seen: Observation, run: RunRecord, intent: SubmitInt
     if alive is False or (alive is None and silent > missed):
         if intent and intent.killed:
             return _Judgement(STOPPED, f"killed on request of {intent.killed.get('by')}")
-        detail = seen.driver.detail if seen.driver else "its process is gone" if alive is False else "nobody sees it"
+        detail = (
+            seen.driver.detail
+            if seen.driver
+            else "its process is gone"
+            if alive is False
+            else "no runner can look at it"
+        )
         if alive is False:
-            return _Judgement(LOST, f"the driver ended without a word: {detail}", beat)
+            return _Judgement(LOST, f"the driver is gone and has not recorded its end: {detail}", beat)
         return _Judgement(LOST, f"no heartbeat for {in_words(silent)}, and its driver cannot be seen: {detail}", beat)
     window = stream.stall_window.total_seconds()
     if run.state == records.STARTING:
@@ -271,7 +277,9 @@ def _living(stream: Stream, seen: Observation, run: RunRecord, intent: SubmitInt
     watched = min(beat, datetime.fromisoformat(run.watched)) if run.watched else beat
     unwatched = (seen.now - watched).total_seconds()
     if unwatched > max(missed, window):
-        return _Judgement(STALLED, f"its driver lives, but has not said a word for {in_words(unwatched)}", watched)
+        return _Judgement(
+            STALLED, f"its driver lives, but its watch over the query has not moved for {in_words(unwatched)}", watched
+        )
     return _progressing(seen, run, window)
 
 

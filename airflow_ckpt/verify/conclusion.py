@@ -22,7 +22,7 @@ def conclude(plan: Plan, scans: Iterable[Scan] = ()) -> Verdict:
             verdict.findings.append(
                 Finding(
                     "not_scanned",
-                    f"{target.topic} was to be read, and nobody has read it.",
+                    f"{target.topic} was to be read, and no scan of it has arrived.",
                     "see how the job that reads it ended",
                     topic=target.topic,
                     violation=False,
@@ -61,7 +61,7 @@ def _sink(verdict: Verdict, target: Target, scan: Scan) -> None:
         _numbers_from_sums(verdict, differences)
     verdict.altered = sum(f.kind == "altered" for f in differences)
     if any(f.kind == TRUNCATED and f.topic == target.topic for f in verdict.findings):
-        # Of what was deleted nobody knows whether it had been there.
+        # Whether deleted records had been there is unknown.
         verdict.lost = verdict.lost or None
 
 

@@ -209,7 +209,7 @@ def check_aliens(sink: Ids, source: Ids) -> Checked:
 
 def _aliens(sink: Ids, which: Any) -> list[Finding]:
     return _listed(
-        "alien", sink, which, lambda _: "has an id that nobody asked for", "another producer writes to the sink"
+        "alien", sink, which, lambda _: "has an id that is not in the source", "another producer writes to the sink"
     )
 
 

@@ -102,7 +102,7 @@ def check_retention(cut: Cut, earliest: Mapping[int, int], topic: str, policy: s
         yield Finding(
             TRUNCATED,
             f"{topic}-{partition} begins at offset {first}, the range at {wanted}: retention has deleted records of it. "
-            f"Nobody can tell about batches {cut.batches[0].name.removeprefix('batch ')} to {last.name.removeprefix('batch ')}.",
+            f"This leaves unknown batches {cut.batches[0].name.removeprefix('batch ')} to {last.name.removeprefix('batch ')}.",
             "verify more often than the sink's retention" + (f", or from {left[0].name} on" if left else ""),
             topic=topic, partition=partition, offset=wanted, violation=False, **last.where,
         )  # fmt: skip

@@ -248,7 +248,7 @@ LACKS = ("torn_batch", "ledger_behind", "group_ahead")
 
 
 def _undecided(finding: Finding) -> Finding:
-    """Behind an open transaction may be what seems to be missing: it accuses nobody until that has ended."""
+    """What seems to be missing may lie behind an open transaction: undecided until that has ended."""
     if finding.kind not in LACKS:
         return finding
     return replace(
@@ -296,7 +296,7 @@ def _dead_letter_targets(verdict: Verdict, look: _Look, cut: Cut) -> Iterator[Ta
 
 
 def _check_new_partitions(batches: Sequence[Batch], ends: Ends, topic: str) -> Iterator[Finding]:
-    """A run looks at the dead-letter topic's partitions when it starts: of one added later nobody knows the batches."""
+    """A run looks at the dead-letter topic's partitions when it starts: for one that is added later, the batches are unknown."""
     naming = [b for b in batches if any(r.dead_letter_topic == topic for r in b.lanes.values())]
     for partition, end in ends.stable.items():
         if end > 0 and any(partition not in b.sink_start(topic) for b in naming):

@@ -1,4 +1,4 @@
-"""The order-free checksum of records: the same number in Spark SQL, in the lane and in whoever reads the sink.
+"""The order-free checksum of records: the same number in Spark SQL, in the lane and in a reader of the sink.
 
 Each record has a 64-bit hash, chained through Spark's seed over its key, its value, and the name and value of each header
 in turn; a null counts as a marker of its own. A set of records has the sum of its hashes modulo 2**64. Sums of lanes,

@@ -1,4 +1,4 @@
-"""The stream's configuration: one JSON document, passed by whoever submits the application.
+"""The stream's configuration: one JSON document, passed when the application is submitted.
 
 It comes as the application's first argument, as a file (``@path``), or in the environment variable ``CKPT_STREAM``.
 It holds no secrets: those are given as the Spark property ``spark.ckpt.kafka.secrets`` (in a properties file) or the

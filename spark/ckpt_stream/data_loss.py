@@ -1,4 +1,4 @@
-"""Records that a stream has not read and that its source holds no more: which, and whether a user has accepted it. Pure."""
+"""Unread records that the source no longer holds: which, and whether a user has accepted their loss. Pure."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def from_document(value: Any) -> tuple[Lost, ...]:
             found.append(entry)
             continue
         if not isinstance(entry, Mapping) or set(entry) != {"topic", "partition", "start", "end"}:
-            raise ValueError(f"{entry!r} is no object of topic, partition, start and end")
+            raise ValueError(f"{entry!r} is not an object with topic, partition, start and end")
         one = Lost(**entry)
         numbers = (one.partition, one.start, *(() if one.end is None else (one.end,)))
         if not isinstance(one.topic, str) or not all(type(n) is int and n >= 0 for n in numbers):

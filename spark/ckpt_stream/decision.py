@@ -140,8 +140,7 @@ def _lanes_changed(last: LedgerRecord, lane: int, intent: Intent) -> LanesChange
 def _lost(lane: int, intent: Intent, found: str) -> LedgerLost:
     return LedgerLost(
         f"Lane {lane} of {ledger_topic(intent.sink_id)} {found}, but the checkpoint is at batch {intent.batch}.",
-        f"Nobody can tell from it whether batch {intent.batch} is in the sink already: writing it might double its "
-        "records.",
+        f"So it is unknown whether batch {intent.batch} is in the sink already: writing it might double its records.",
         f"if the checkpoint is right, `airflow-ckpt ledger rebuild {intent.sink_id}` anchors the ledger at it again.",
     )
 
@@ -224,7 +223,7 @@ def _partly_written(ledger: Sequence[LedgerRecord | None], here: Intent, begun: 
     decisions = [decide(_anywhere(last, here.lanes), lane, here) for lane, last in enumerate(lasts)]
     to_finish = tuple(i for i, d in enumerate(decisions) if d.action is Action.PRODUCE)
     what = f"lanes {', '.join(map(str, to_finish))} to finish" if to_finish else "every lane is in the sink already"
-    # Anchors of a change of lanes that was begun, and that somebody's commit of this batch came before.
+    # Anchors of a change of lanes that was begun before a late attempt of a former driver committed a lane of this batch.
     stale = {lane: last for lane in to_finish if (last := lasts[lane]) is not None and last.lanes != here.lanes}
     anchors = Anchors(next(iter(stale.values())), tuple(sorted(stale, reverse=True))) if stale else None
     return Reconciliation(f"batch {here.batch} in doubt: {what}", to_finish, anchors)
@@ -283,7 +282,7 @@ def _fresh(ledger: Sequence[LedgerRecord | None], intent: Intent, *, adopt_ledge
         if adopt_ledger:
             raise LedgerLost(
                 f"The ledger {ledger_topic(intent.sink_id)} holds no record to start from.",
-                "Nobody can tell from it what is in the sink already: a start elsewhere might double or lose records.",
+                "So it is unknown what is in the sink already: a start elsewhere might double or lose records.",
                 'correct the sink_id; or, if the sink is empty, choose another start, e.g. `start="earliest"`.',
             )
         return Reconciliation("fresh start")

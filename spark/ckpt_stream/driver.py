@@ -136,7 +136,7 @@ class Driver:
         except BaseException as e:
             failure = describe(e, self.sink.progress if self.sink else None)
             self.record.failure = failure
-            # First the poison: whoever sees FAILED may start the next run at once.
+            # The list of poison records first: a supervisor that sees FAILED may start the next run at once.
             self._remember_poison(failure)
             self._enter(records.FAILED)
             return 1, f"{name} FAILED: {failure.error}: {failure.message}"
@@ -150,7 +150,7 @@ class Driver:
         try:
             lost = self._gap.find()
         except Exception as e:
-            log.warning("what the source has lost cannot be found out: %s", e)
+            log.warning("it could not be found out what the source has lost: %s", e)
             return error
         return self._gap.refusal(lost) if lost else error
 
@@ -363,7 +363,7 @@ class Driver:
     def _pending_stop(self) -> dict[str, Any] | None:
         """A stop request for this run; one that a run before it did not live to obey is.
 
-        A driver without a token was started by hand: then whoever did that wants the stream again.
+        A driver without a token was started by hand, by a user who wants the stream to run again.
         """
         text = self.files.read(records.STOP)
         request = records.read_stop(text)

@@ -70,7 +70,7 @@ class DriverAlive(Refused):
 
 
 class DataLost(Refused):
-    """The source holds records no more that the stream has not read, and nobody has accepted their loss."""
+    """The source no longer holds records that the stream has not read, and no user has accepted their loss."""
 
 
 class UnsafeSetting(Refused):

@@ -1,6 +1,6 @@
 """The heartbeat in the run record: the driver's process lives, whatever its other threads are busy with.
 
-It begins with the first word of a run, since fencing, reading a large ledger and loading state may take minutes. Whether the
+It begins with the run's first record, since fencing, reading a large ledger and loading state may take minutes. Whether the
 driver does its work is another question: the record also says when its watch last went round (`watched`), and what was
 committed when.
 """

@@ -101,7 +101,7 @@ class _Shared:
         start = self._end if record.start == self._end else self._offsets(record.start)
         self._end = self._offsets(record.end)
         sink_start = self._offsets(record.sink_start)
-        # The text of offsets/<batch> is large, and only for whoever plans the batch again.
+        # The text of offsets/<batch> is large, and needed only to plan the batch again.
         return replace(record, start=start, end=self._end, sink_start=sink_start, offsets=None, **names)
 
     def _offsets(self, offsets: Offsets) -> Offsets:

@@ -22,7 +22,7 @@ SETTLE_SECONDS = 5.0
 
 
 class CannotTell(StreamError):
-    """Something keeps the comparison from being made; it accuses nobody, and is never called clean."""
+    """Something keeps the comparison from being made; that is no violation, and never clean either."""
 
     restart_may_help = False
 
@@ -115,7 +115,7 @@ def _end(last: int, sink: TopicEnds, ledger: _Ledger) -> dict[int, int] | None:
 
 
 def _start(files: ReadableFiles, config: StreamConfig, sink: TopicEnds, ledger: _Ledger) -> dict[int, int]:
-    """Where the sink ended when the stream's first batch began; its beginning, where nobody knows."""
+    """Where the sink ended when the stream's first batch began; its beginning, where that is unknown."""
     first = ledger.starts.get(0)
     if first is None and files.exists(ADOPTION):
         raise CannotTell(

@@ -18,7 +18,7 @@ from ckpt_stream.run_record import RESTARTS
 
 Entry = dict[str, Any]
 
-#: Whoever has listed the folder reads the newest file a moment later: others may have added a few by then, and not so many.
+#: A reader opens the newest file a moment after it listed the folder: fewer entries than these are added in between.
 KEEP_FILES = 10
 #: A history holds many reasons; the run record of each has the whole one.
 LONGEST_REASON = 300

@@ -146,9 +146,9 @@ class RunRecord:
         failure = document.pop("failure", None)
         known = build(Failure, failure, "failure in the run record") if failure else None
         found = build(cls, {**document, "failure": known}, "run record")
-        # Files are read and deleted by this name: whoever can write the record must not choose which.
+        # Files are read and deleted by this name: a program that can write the record must not choose which.
         if not isinstance(found.run, str) or not _PLAIN_NAME.fullmatch(found.run):
-            raise RunRecordError(f"The run record names its run {found.run!r}, which no run is called.")
+            raise RunRecordError(f"The run record names its run {found.run!r}, which is not a run's name.")
         return found
 
 
@@ -183,7 +183,7 @@ def _newest(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def build(kind: type[T], document: Any, what: str) -> T:
     """A dataclass out of a file's fields. Those of a later version are passed over, so that one can go back to this one."""
     if not isinstance(document, Mapping):
-        raise RunRecordError(f"The {what} is no JSON object.")
+        raise RunRecordError(f"The {what} is not a JSON object.")
     known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     try:
         return kind(**{name: value for name, value in document.items() if name in known})
@@ -250,7 +250,7 @@ def is_obeyed(request: Mapping[str, Any], runs: Iterable[RunRecord]) -> bool:
 
 
 def stop_request(by: str, reason: str = "", run: str | None = None, token: str | None = None) -> str:
-    """Ask a run to end after the batch it is working on: by its name, by the token of one that has not said a word yet, or
+    """Ask a run to end after the batch it is working on: by its name, by the token of one that has written no record yet, or
     whichever run is there."""
     return json.dumps({"format": FORMAT, "by": by, "reason": reason, "run": run, "token": token, "time": now()})
 

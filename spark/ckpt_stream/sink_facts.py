@@ -1,6 +1,6 @@
 """What a scan of the sink has found, as plain facts: the one format of the scan in process and of the Spark job.
 
-The facts accuse nobody. What they mean is decided in one place, by whoever compares them with the ledger.
+What they mean is decided in one place, where they are compared with the ledger.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The scan of a sink as a Spark batch job: the same facts as the scan in one process, for ranges that are too large for it.
 
 The job gets one JSON document (first argument, ``@file`` or environment, as a stream does): topics, offsets, where each
-batch begins, and which lanes have audit headers. It writes its facts as JSON; whoever submitted it concludes.
+batch begins, and which lanes have audit headers. It writes its facts as JSON; the verification that
+submitted it draws the conclusion.
 """
 
 from __future__ import annotations

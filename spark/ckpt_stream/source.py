@@ -40,7 +40,7 @@ FORBIDDEN = {
     "subscribepattern": (None, "the stream's `source_pattern` decides it"),
     "assign": (None, "the stream's `source` decides it"),
 }
-#: Once switched the ledger off for a test. Somebody who still sets it expects that, and must not run a stream with it.
+#: Switched the ledger off in tests of earlier versions. A driver that finds it set must not run as if it had no effect.
 IGNORE_LEDGER = "CKPT_TEST_IGNORE_LEDGER"
 
 

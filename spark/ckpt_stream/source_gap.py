@@ -61,12 +61,13 @@ class SourceGap:
 
     def refusal(self, lost: tuple[Lost, ...]) -> DataLost:
         checkpoint, accepted = self._config.checkpoint, self._config.accepted_loss
-        also = f" Accepted was only the loss of {in_words(accepted)}." if accepted else ""
+        also = f" Only the loss of {in_words(accepted)} was accepted." if accepted else ""
         return DataLost(
             f"The source has lost records that the stream has not read: {in_words(lost)}.{also}",
             "They would be missing from the sink.",
-            "put them back from elsewhere and start over; or accept this loss by the name of the finding with which "
-            f"`airflow-ckpt resume {checkpoint} --new-budget` refuses it, as in `--allow data_lost`.",
+            "put them back from elsewhere and start over; or accept the loss: "
+            f"`airflow-ckpt resume {checkpoint} --new-budget` names the finding, which `--allow` then takes, for example "
+            "`--allow data_lost`.",
         )
 
     def batches(self, *, in_sink: bool) -> Iterator[GapBatch]:

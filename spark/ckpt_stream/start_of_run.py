@@ -94,7 +94,7 @@ def _look(
     if checkpoint.newest is not None and found is None:
         raise LedgerLost(
             f"The ledger topic {name} does not exist, but the checkpoint is at batch {checkpoint.newest}.",
-            "Without it nobody can tell whether the newest batch is in the sink already: it might be written twice.",
+            "So it is unknown whether the newest batch is in the sink already: it might be written twice.",
             f"if the checkpoint is right, `airflow-ckpt ledger rebuild {intent.sink_id}` makes the ledger anew from it.",
         )
     sink = topics.get(intent.topic, "sink")
@@ -110,7 +110,7 @@ def _refuse_unsafe(ledger: Durability, sink: Durability) -> None:
     # A stream that ran with these rights until now goes on: what cannot be looked at is no proof that it is wrong.
     if unread := [each.topic for each in (ledger, sink) if each.settings is None]:
         log.warning(
-            "The settings of %s cannot be read, so nobody has checked that the ledger %s is compacted and as safe as the "
+            "The settings of %s cannot be read, so it was not checked that the ledger %s is compacted and as safe as the "
             "sink. What helps: grant the stream's user DescribeConfigs on them, e.g. `kafka-acls.sh --bootstrap-server ... "
             "--add --allow-principal User:... --operation DescribeConfigs --topic %s`",
             " and ".join(unread),
@@ -214,7 +214,7 @@ def committed_end(files: ReadableFiles, batch: int | None) -> Offsets:
 
 
 def fence_lanes(kafka: Mapping[str, Any], intent: Intent, lanes: int, timeout_ms: int) -> None:
-    """Fence whoever wrote to the lanes before, former lanes included: their open transactions are aborted."""
+    """Fence the former writers of all lanes, also of those that the stream no longer has: their open transactions are aborted."""
 
     def fence(lane: int) -> None:
         Transaction(kafka, transactional_id(intent.sink_id, lane), timeout_ms, intent.topic).close()

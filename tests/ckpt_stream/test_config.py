@@ -179,7 +179,7 @@ OUT_OF_PLACE: list[tuple[dict[str, Any], str]] = [
     # Types
     ({"drain": "false"}, "drain must be true or false, not of type str"),
     ({"accepted_loss": True}, "accepted_loss must be a list of ranges, not of type bool"),
-    ({"accepted_loss": [{"topic": "a", "partition": 0}]}, "no object of topic, partition, start and end"),
+    ({"accepted_loss": [{"topic": "a", "partition": 0}]}, "an object with topic, partition, start and end"),
     ({"accepted_loss": [{"topic": "a", "partition": 0, "start": -1, "end": None}]}, "numbers from 0 on"),
     ({"accepted_loss": [{"topic": "a", "partition": 0, "start": True, "end": 2}]}, "numbers from 0 on"),
     ({"include_headers": 1}, "include_headers must be true or false, not of type int"),

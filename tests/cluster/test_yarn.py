@@ -132,4 +132,4 @@ def test_an_application_that_the_resourcemanager_has_forgotten_is_lost_and_not_f
     wait_for(lambda: values(kafka, on_yarn) == ["a"], "the record", seconds=START_SECONDS)
     yarn.restart_rm(forget=True)
     lost = wait_for(lambda: (s := attach(on_yarn).status()).state == "LOST" and s, "LOST", seconds=60)
-    assert "without a word" in lost.reason
+    assert "has not recorded its end" in lost.reason

@@ -92,7 +92,7 @@ def test_a_loss_that_nobody_accepted_is_refused_by_name_and_writes_nothing(spark
     # Neither does a smaller one cover it, nor one of another partition.
     for other in (Lost(source, 0, 10, 19), Lost(source, 1, 10, 20)):
         outcome = behind.drive(spark, copy, accepted_loss=accepted(other))
-        refused(behind, outcome, f"{source}-0 offsets 10 to 19", f"Accepted was only the loss of {other}")
+        refused(behind, outcome, f"{source}-0 offsets 10 to 19", f"Only the loss of {other} was accepted")
     assert behind.values() == between(0, 10)
 
 

@@ -30,6 +30,7 @@ from airflow_ckpt.runners.base import (
     SubmitFailed,
 )
 from airflow_ckpt.runners.noted_launch import note_launch
+from airflow_ckpt.runners.private_files import NotPrivate
 from airflow_ckpt.runners.process import ProcessRunner
 from ckpt_stream.lease import boot_id, process_started
 from tests.waiting import wait_for
@@ -487,7 +488,7 @@ def test_a_token_that_is_a_path_leads_nowhere(
     handle = forged(victim, tmp_path.parent / "elsewhere", token)
     assert runner.look(handle).state == UNKNOWN
     assert "this user can read" not in runner.log_tail(handle)
-    with pytest.raises(RunnerError, match="no token"):
+    with pytest.raises(NotPrivate):
         runner.find(token)
     assert victim.poll() is None
 

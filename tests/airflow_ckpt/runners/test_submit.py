@@ -174,7 +174,7 @@ def test_a_cluster_that_is_silent_for_a_moment_is_asked_again(tmp_path: Path) ->
 
 @pytest.mark.parametrize("code", ["", "sys.exit(1)"])
 def test_with_a_silent_cluster_nobody_claims_that_there_is_no_driver(tmp_path: Path, code: str) -> None:
-    with pytest.raises(RunnerError, match=r"(?s)nobody can say.*the cluster is down.*spark-submit ended") as error:
+    with pytest.raises(RunnerError, match=r"(?s)is unknown.*the cluster is down.*spark-submit ended") as error:
         start_driver(submit(tmp_path, code), "abc", silence, settle=0)
 
     assert not isinstance(error.value, SubmitFailed)

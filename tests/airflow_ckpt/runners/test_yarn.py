@@ -189,7 +189,7 @@ def test_a_404_of_another_web_server_says_nothing_about_the_driver(rm: Server) -
         (Answer(200, "<html>Welcome</html>"), "not answer as a ResourceManager"),
         (Answer(200, [1]), "not answer as a ResourceManager"),
         (Answer(200, {"other": 1}), "without an application"),
-        (Answer(302, "", {"Location": "http://sso/login?back=x"}), "sends us to http://sso/login"),
+        (Answer(302, "", {"Location": "http://sso/login?back=x"}), "redirect to http://sso/login"),
         (Answer(200, {"app": app(state="NAPPING")}), "NAPPING"),
     ],
 )
@@ -552,6 +552,6 @@ def test_an_id_that_is_a_path_is_sent_nowhere(rm: Server, name: str) -> None:
     handle = Handle("yarn", name, TOKEN)
 
     assert runner(rm).look(handle).state == UNKNOWN
-    with pytest.raises(RunnerError, match="no id of an application"):
+    with pytest.raises(RunnerError, match="not the id of a YARN application"):
         runner(rm).kill(handle)
     assert rm.requests == []

@@ -143,7 +143,7 @@ def kinds(world: Deployment) -> list[str]:
 
 
 def stalled(world: Deployment) -> None:
-    """The newest driver lives and has not said a word for two windows."""
+    """The newest driver lives, and its heartbeat has not moved for two windows."""
     world.control().submit()
     world.says("STARTING", "RUNNING", ago=120)
     assert world.control().status().state == "STALLED"

@@ -69,7 +69,7 @@ def running(now: float, **values: Any) -> RunRecord:
     return a_run(("STARTING", 0), ("RUNNING", 10), **{"heartbeat": now, **values})
 
 
-# --- before the first word ---------------------------------------------------------------------------------------------
+# --- before a run record ----------------------------------------------------------------------------------------------
 
 
 def test_a_stream_that_nobody_started_is_new() -> None:
@@ -280,7 +280,7 @@ def test_a_driver_that_lives_without_a_heartbeat_for_longer_than_the_window_is_s
     seen: dict[str, Any] = {"intent": an_intent(), "driver": LIVES, "run": running(20), "lag": a_lag(0)}
     found = status(20 + WINDOW + 1, **seen)
     assert (found.state, found.broken_since) == (STALLED, text(20))
-    assert "has not said a word" in found.reason
+    assert "has not moved" in found.reason
 
 
 def test_a_run_on_this_machine_is_lost_as_soon_as_its_process_is_gone() -> None:
