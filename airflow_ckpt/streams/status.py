@@ -273,7 +273,7 @@ def _living(stream: Stream, seen: Observation, run: RunRecord, intent: SubmitInt
         if age > _seconds(stream, "start_timeout"):
             return _Judgement(STALLED, f"still starting after {in_words(age)}", begun)
         return _Judgement(STARTING, "")
-    # A heart that beats shows that the process lives, not that it works.
+    # A heartbeat that moves shows that the process lives, not that it works.
     watched = min(beat, datetime.fromisoformat(run.watched)) if run.watched else beat
     unwatched = (seen.now - watched).total_seconds()
     if unwatched > max(missed, window):

@@ -112,7 +112,7 @@ class RunRecord:
     query_id: str | None = None
     heartbeat: str = ""
     heartbeat_seconds: float = 5.0
-    #: When the driver's watch over its query last went round; a hung one stops here while its heart still beats.
+    #: When the driver's watch over its query last went round; of a hung one this stops, and the heartbeat does not.
     watched: str = ""
     reconciliation: str = ""
     batches: list[dict[str, Any]] = field(default_factory=list)

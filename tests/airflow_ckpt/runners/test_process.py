@@ -298,11 +298,14 @@ def test_a_driver_that_does_not_obey_is_killed_by_force(runner: ProcessRunner, s
     assert process_started(child) is None
 
 
-def test_an_order_without_waiting_returns_at_once_and_is_obeyed(runner: ProcessRunner, start: Start) -> None:
-    handle = start()
-    before = time.monotonic()
-    runner.kill(handle, wait=0)
-    assert time.monotonic() - before < 0.5
+def test_an_order_without_waiting_pauses_nowhere_and_is_obeyed(
+    runner: ProcessRunner, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle, pauses = start(), list[float]()
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "sleep", pauses.append)
+        runner.kill(handle, wait=0)
+    assert pauses == []
     assert end_of(runner, handle).exit_code == -signal.SIGTERM
 
 
@@ -320,7 +323,7 @@ def test_a_launcher_gives_a_driver_its_time_and_then_force(monkeypatch: pytest.M
         before = time.monotonic()
         launcher._end(child)
         assert child.returncode == -signal.SIGKILL
-        assert 0.2 <= time.monotonic() - before < 5
+        assert time.monotonic() - before >= 0.2
 
 
 def test_a_driver_whose_launcher_was_killed_still_runs_and_is_never_called_ended(

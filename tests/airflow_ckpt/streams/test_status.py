@@ -131,7 +131,7 @@ def test_a_driver_that_was_to_be_killed_and_lives_is_not_stopped() -> None:
 
 
 @pytest.mark.parametrize("driver", [LIVES, WAITS])
-def test_a_driver_that_lives_and_has_not_said_a_word_is_starting_and_then_stalled(driver: DriverState) -> None:
+def test_a_driver_that_lives_and_has_written_no_run_record_is_starting_and_then_stalled(driver: DriverState) -> None:
     assert status(START_TIMEOUT, intent=an_intent(), driver=driver).state == STARTING
     late = status(START_TIMEOUT + 1, intent=an_intent(), driver=driver)
     assert (late.state, late.broken_since) == (STALLED, text(0))
