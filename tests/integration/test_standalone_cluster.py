@@ -110,7 +110,7 @@ def test_a_lane_whose_input_is_lost_with_the_machine_that_held_it_is_written_who
     cluster: StandaloneUnderTest, stream: Make
 ) -> None:
     """The other machine dies while a lane is in the middle of its input: Spark cannot fetch the rest, and does it all again."""
-    under_test = stream("copy_topic", partitions=8, lanes=3)
+    under_test = stream("copy_topic", partitions=16, lanes=3)
     expected = feed(under_test, size=60_000)
     # Much more than a connection holds, fetched block by block: what the lane has not read is still on the other machine.
     fetching = {
@@ -118,6 +118,9 @@ def test_a_lane_whose_input_is_lost_with_the_machine_that_held_it_is_written_who
         "spark.reducer.maxReqsInFlight": "1",
         "spark.reducer.maxSizeInFlight": "1k",
         "spark.shuffle.io.maxRetries": "0",
+        # Both machines are there before the first task, so that each of them has about half of the blocks.
+        "spark.cores.max": "2",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         # Spark ends the worker of a failed task; this one lives on, and could commit what it has.
         f"spark.executorEnv.{OUT_OF_REACH}": "1",
     }
