@@ -35,11 +35,11 @@ def _finding(entry: dict[str, Any], query: str, batch: int) -> Finding:
     replayed = f"Batch {batch} of query {query} replayed differently (lanes {lanes}, run {entry.get('run')})"
     helps = "make the transform a function of its input alone"
     if not entry.get("accepted"):
-        what = f"{replayed}; the sink holds the one attempt that was committed before, whole."
+        what = f"{replayed}; the sink holds the whole of the one attempt that was committed before."
         return Finding("replay_differed", what, helps, batch=batch, violation=False, query=query)
     what = (
-        f"{replayed} while only some of its lanes were in the sink, and a user let the stream go on: records of it may be "
-        "lost or doubled, and the ledger cannot tell."
+        f"{replayed} from what is in the sink, and a user let the stream go on: records of it may be lost or doubled, and the "
+        "ledger cannot tell."
     )
     helps = f"compare the batch with its source, or verify at depth `recompute`; {helps}"
     return Finding(REPLAY_ACCEPTED, what, helps, batch=batch, violation=False, query=query)

@@ -263,6 +263,8 @@ class Driver:
         return writer.start()
 
     def _writer(self, rows: DataFrame, write: Callable[[DataFrame, int], None]) -> Any:
+        assert self.sink is not None  # noqa: S101 - set by _live
+        self.sink.keeps_state = keeps_state(rows)
         return (
             rows.writeStream.queryName(self.config.name)
             .outputMode(self.config.output_mode or "append")

@@ -13,7 +13,7 @@ from ckpt_stream.archives import forget_archives
 from ckpt_stream.checksum import AUDIT_HEADER, add, partition_weights
 from ckpt_stream.decision import FIRST_BATCH, Action, Decision, Intent, decide
 from ckpt_stream.end_of_input import LaneInput
-from ckpt_stream.errors import ReplayDiffers, StreamError
+from ckpt_stream.errors import ReplayDiffers
 from ckpt_stream.ledger import FORMAT, LedgerRecord, ledger_topic, record_key, transactional_id
 from ckpt_stream.ledger_reader import open_reader, read_last
 from ckpt_stream.transaction import Transaction
@@ -44,6 +44,8 @@ class LaneSpec:
     ledger_format: int = FORMAT
     #: A replay of a lane that is in the sink may differ from it: no lane is left to be written from that replay.
     may_differ: bool = False
+    #: The run of whose rows the lanes are: an earlier one, where its lanes are in the sink and these rows are the same.
+    attempt: str = ""
     #: Write nothing: only compare the lanes that are in the sink with their replay.
     only_compare: bool = False
     dead_letter_topic: str | None = None
@@ -126,12 +128,8 @@ def _read_through(spec: LaneSpec, lane: int, rows: LaneInput, tally: Tally, expe
     rows.require_end()
     if expected is None:
         return False
-    if expected.format != spec.ledger_format:
-        raise StreamError(
-            f"Lane {lane} of batch {expected.batch} is in the ledger in format {expected.format}, and was counted in format "
-            f"{spec.ledger_format}: it was written after this run had looked. The next run looks again."
-        )
-    same = tally.sums(expected.placed is not None) == (
+    # A lane that an older version wrote beside ours was counted in another way, and so cannot be compared.
+    same = expected.format == spec.ledger_format and tally.sums(expected.placed is not None) == (
         expected.records,
         expected.checksum,
         expected.placed,
@@ -146,13 +144,14 @@ def _read_through(spec: LaneSpec, lane: int, rows: LaneInput, tally: Tally, expe
 def _replay_differs(intent: Intent, lane: int, tally: Tally, expected: LedgerRecord) -> ReplayDiffers:
     return ReplayDiffers(
         f"Lane {lane} of batch {intent.batch} is in the sink with {expected.records} record(s) and checksum "
-        f"{expected.checksum:016x}, its replay gives {tally.records} and {tally.checksum:016x}.",
+        f"{expected.checksum:016x} (ledger format {expected.format}), its replay gives {tally.records} and "
+        f"{tally.checksum:016x}.",
         "The batch does not replay identically (a transform that depends on time, chance or outside data, changed code, or "
-        "changed source data), and not all of its lanes are in the sink: records that move from a missing lane to one that "
-        "is there would be lost, and those that move the other way doubled.",
+        "changed source data). What another attempt left unwritten, or keeps as state, does not fit what is in the sink: "
+        "records would be lost or doubled.",
         "run the version of the application that wrote the batch until it is committed, then make the transform a function "
         f"of its input alone; or accept the loss with `airflow-ckpt ledger accept-replay {intent.sink_id} --checkpoint ...`, "
-        "which lets the stream write the missing lanes from the new replay.",
+        "which lets the stream go on with the new replay.",
     )
 
 
@@ -254,6 +253,7 @@ def _produce_ledger(transaction: Transaction, spec: LaneSpec, lane: int, tally: 
         placed=tally.placed if spec.ledger_format > 1 else None,
         offsets=spec.offsets if lane == 0 and spec.ledger_format > 1 else None,
         adopted=asdict(intent.adopted) if intent.adopted is not None and intent.batch == FIRST_BATCH else None,
+        attempt=spec.attempt or spec.run_id,
         format=spec.ledger_format,
     )
     transaction.produce(topic, key=record.key, value=record.to_json(), partition=lane)

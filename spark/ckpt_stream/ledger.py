@@ -66,6 +66,8 @@ class LedgerRecord:
     offsets: str | None = None
     #: In the first batch of a query that took the ledger over: ``query_id`` and ``batch`` of what it follows; since format 2.
     adopted: Mapping[str, Any] | None = None
+    #: The run of whose rows the lane is; a later one that wrote the same rows names the earlier; since format 2.
+    attempt: str = ""
     format: int = field(default=FORMAT)
 
     @property
@@ -103,7 +105,7 @@ class LedgerRecord:
 
 
 _FIELDS = frozenset(f.name for f in fields(LedgerRecord))
-_SINCE_2 = ("placed", "offsets", "adopted")
+_SINCE_2 = ("placed", "offsets", "adopted", "attempt")
 
 
 def record_key(lane: int, batch: int, kind: str = BATCH) -> bytes:

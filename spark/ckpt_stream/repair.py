@@ -15,6 +15,7 @@ from ckpt_stream.errors import LedgerAhead, Refused
 from ckpt_stream.files import ReadableFiles, WritableFiles
 from ckpt_stream.lease import refuse_if_alive
 from ckpt_stream.ledger import LedgerRecord, ledger_topic
+from ckpt_stream.replays import note_replay
 from ckpt_stream.run_record import ACCEPTED, FORMAT, LIVE, RUNS, RunRecord, now, path_of, run_names
 from ckpt_stream.start_of_run import checkpoint_end, committed_end, fence_lanes, read_ledger_ends, write_anchors
 from ckpt_stream.topics import Topics
@@ -144,6 +145,8 @@ def accept_replay(files: WritableFiles, kafka: Mapping[str, Any], sink_id: str, 
         )
     missing = tuple(lane for lane in range(there[0].lanes) if lane not in {r.lane for r in there})
     document = {"format": FORMAT, "query_id": here.query_id, "batch": here.in_doubt, "by": by, "time": now()}
+    # The note comes first: whatever happens to the next run, the verdict on the batch says what a user has accepted.
+    note_replay(files, here.query_id or "", here.in_doubt, [r.lane for r in there], run="accept-replay", accepted=True)
     files.write(ACCEPTED, json.dumps(document))
     return AcceptedReplay(here.in_doubt, tuple(r.lane for r in there), missing)
 

@@ -16,7 +16,8 @@ from ckpt_stream.errors import ConfigError, StreamError
 from ckpt_stream.files import CheckpointFiles
 from ckpt_stream.lane import RESULT_SCHEMA, LaneSpec, LaneWriter
 from ckpt_stream.ledger import FORMAT, Offsets, digest
-from ckpt_stream.run_record import KEEP_REPLAYS, REPLAYS, entries, listing, now
+from ckpt_stream.replays import note_replay
+from ckpt_stream.run_record import now
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -74,15 +75,17 @@ class LeftBatch:
     lanes_there: int
     #: The format in which they are in the ledger.
     ledger_format: int = FORMAT
+    #: The one run of whose rows they are; None if they are of several runs, or it is not known.
+    attempt: str | None = None
     #: A user lets the stream go on although its replay differs from them.
     accepted: bool = False
 
-    def adapt(self, spec: LaneSpec) -> LaneSpec:
-        whole = self.lanes_there == spec.intent.lanes
-        return replace(spec, ledger_format=self.ledger_format, may_differ=spec.may_differ or whole or self.accepted)
-
     def is_part_of(self, lanes: int) -> bool:
         return 0 < self.lanes_there < lanes
+
+    def is_whole(self, lanes: int) -> bool:
+        """Whether the sink holds the batch as one run gave it. Format 1 was written without the proof of input."""
+        return self.lanes_there == lanes and self.ledger_format > 1 and (lanes == 1 or self.attempt is not None)
 
 
 class StopBeforeBatch(StreamError):
@@ -118,6 +121,8 @@ class Sink:
         self._files, self._spec, self._write = files, spec, write
         self._min_pause, self._look_at_sink = min_pause, look_at_sink
         self._left = left
+        #: The transform keeps state, which a replay that differs would carry on with.
+        self.keeps_state = False
         self._previous_end: tuple[int, Offsets] | None = None
         self._last_ended = float("-inf")
 
@@ -167,12 +172,9 @@ class Sink:
             sink_start=sink_start,
             source_lost=source_lost,
             # The one lane that there is holds the batch whole.
-            may_differ=intent.lanes == 1,
+            may_differ=intent.lanes == 1 and not self.keeps_state,
         )
-        if self._left is not None and self._left.batch == batch:
-            lanes = self._finish(rows, self._left.adapt(spec), self._left)
-        else:
-            lanes = self._write(rows, spec)
+        lanes = self._write_lanes(rows, spec)
         crash.reach(crash.AFTER_LAST_LANE, **where)
         self._previous_end = (batch, end)
         done = BatchDone(batch, started, now(), start, end, lanes)
@@ -180,43 +182,38 @@ class Sink:
             self._note_replay(done, spec)
         return done
 
+    def _left_of(self, spec: LaneSpec) -> LeftBatch | None:
+        return self._left if self._left is not None and self._left.batch == spec.intent.batch else None
+
+    def _write_lanes(self, rows: DataFrame, spec: LaneSpec) -> tuple[dict[str, Any], ...]:
+        lanes, left = spec.intent.lanes, self._left_of(spec)
+        if left is not None:
+            whole = left.is_whole(lanes) and not self.keeps_state
+            spec = replace(spec, ledger_format=left.ledger_format, may_differ=whole or left.accepted)
+            if left.is_part_of(lanes):
+                return self._finish(rows, spec, left)
+        return self._write(rows, spec)
+
     def _finish(self, rows: DataFrame, spec: LaneSpec, left: LeftBatch) -> tuple[dict[str, Any], ...]:
         """A batch of which some lanes are missing: they may be written only from a replay that gives the others again."""
-        if not left.is_part_of(spec.intent.lanes):
-            return self._write(rows, spec)
-        rows.persist()  # what is compared is what is then written
-        try:
-            self._write(rows, replace(spec, only_compare=True))
-            return self._write(rows, spec)
-        finally:
-            rows.unpersist()
+        fixed = rows.localCheckpoint()  # what was compared is what is written; rows that are lost meanwhile end the run
+        self._write(fixed, replace(spec, only_compare=True))
+        return self._write(fixed, replace(spec, attempt="" if left.accepted else left.attempt or ""))
 
     def _note_replay(self, done: BatchDone, spec: LaneSpec) -> None:
         """Keep for the verdict that the sink holds another attempt of a batch than the one that was replayed last."""
-        accepted = (
-            self._left is not None and self._left.batch == done.batch and self._left.is_part_of(spec.intent.lanes)
-        )
+        left = self._left_of(spec)
+        accepted = left is not None and left.accepted
         log.warning(
             "batch %s does not replay identically: lanes %s are in the sink as an earlier attempt wrote them. %s Make the "
             "transform a function of its input alone.",
             done.batch,
             done.differs,
-            "A user has accepted that its other lanes may lose or double records."
+            "A user has accepted that records of it may be lost or doubled."
             if accepted
             else "That attempt is complete, so nothing is lost or doubled.",
         )
-        known = entries(self._files.read(REPLAYS), "list of replays")
-        known.append(
-            {
-                "query_id": spec.intent.query_id,
-                "batch": done.batch,
-                "lanes": done.differs,
-                "run": spec.run_id,
-                "time": now(),
-                "accepted": accepted,
-            }
-        )
-        self._files.write(REPLAYS, listing(known[-KEEP_REPLAYS:]))
+        note_replay(self._files, spec.intent.query_id, done.batch, done.differs, run=spec.run_id, accepted=accepted)
 
     def _start_offsets(self, batch: int) -> Offsets:
         if self._previous_end is not None and self._previous_end[0] == batch - 1:
@@ -245,6 +242,8 @@ def output_columns(names: Sequence[str]) -> dict[str, Column]:
     if "value" not in names:
         raise ConfigError("The transform returns no column 'value'.")
     columns = {name: F.col(name).cast(kind) for name, kind in TYPES.items() if name in names}
+    if "dead_letter" in columns:
+        columns["dead_letter"] = F.coalesce(columns["dead_letter"], F.lit(False))
     return {"key": F.lit(None).cast("binary")} | columns
 
 

@@ -197,7 +197,9 @@ def _left_batch(
         r for r in ledger if r is not None and r.kind == BATCH and (r.query_id, r.batch) == (checkpoint.query_id, batch)
     ]
     ledger_format = there[0].format if there else LEDGER_FORMAT
-    return LeftBatch(batch, len(there), ledger_format, accepted == (checkpoint.query_id, batch))
+    attempts = {r.attempt or None for r in there}
+    attempt = attempts.pop() if len(attempts) == 1 else None
+    return LeftBatch(batch, len(there), ledger_format, attempt, accepted == (checkpoint.query_id, batch))
 
 
 def read_adoption(files: ReadableFiles) -> Adoption | None:

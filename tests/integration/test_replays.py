@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from airflow_ckpt.cli import app
+from airflow_ckpt.verify.verdict import UNKNOWN
+from airflow_ckpt.verify.verification import Subject, verify
 from ckpt_stream import crash
 from ckpt_stream.lane import LaneSpec
 from ckpt_stream.run_record import REPLAYS, entries
+from ckpt_stream.sink import LaneBatches
 from tests.kafka_io import produce
 from tests.streams import StreamUnderTest, copy
 
@@ -25,7 +28,7 @@ Make = Callable[..., StreamUnderTest]
 
 
 def changed(events: DataFrame) -> DataFrame:
-    return events.selectExpr("key", "concat(cast(value as string), '!') as value")
+    return events.selectExpr("key", "cast(concat(cast(value as string), '!') as binary) as value")
 
 
 def replays(stream: StreamUnderTest) -> list[dict[str, Any]]:
@@ -52,6 +55,55 @@ def test_a_batch_that_is_wholly_in_the_sink_may_replay_differently_and_the_run_r
     assert under_test.drive(spark, changed)[0] == 0
     assert under_test.values() == [*"abcde", "f!"]
     assert len(replays(under_test)) == 1
+
+
+def in_doubt_again(stream: StreamUnderTest, batch: int) -> None:
+    """As if the driver had died after the batch's last lane."""
+    commits = stream.checkpoint / "commits"
+    (commits / f".{batch}.crc").unlink()
+    (commits / str(batch)).unlink()
+
+
+def accept(stream: StreamUnderTest, *words: str) -> Result:
+    argv = ["ledger", "accept-replay", stream.name, "--checkpoint", str(stream.checkpoint)]
+    return CliRunner().invoke(app, [*argv, "--bootstrap", stream.kafka["bootstrap.servers"], *words])
+
+
+def verdict_on(stream: StreamUnderTest) -> tuple[str, set[str]]:
+    config = stream.config()
+    found = verify(Subject(config.name, stream.kafka, config.sink_id, config.sink, config.group, stream.files))
+    return found.verdict, {finding.kind for finding in found.findings}
+
+
+def test_a_whole_batch_that_was_written_without_the_proof_of_input_may_not_replay_differently(
+    spark: Any, stream: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a batch may lack rows that a failed input never delivered; only the replay shows it."""
+    under_test = stream()
+    monkeypatch.setattr("ckpt_stream.driver.LaneSpec", partial(LaneSpec, ledger_format=1))
+    under_test.feed("a", "b", "c")
+    assert under_test.drive(spark, lambda events: copy(events).where("value != cast('c' as binary)"))[0] == 0
+    monkeypatch.undo()
+    in_doubt_again(under_test, 0)
+    code, line = under_test.drive(spark, copy)
+    assert (code, "ReplayDiffers" in line) == (1, True), line
+
+    assert accept(under_test, "--yes").exit_code == 0
+    assert under_test.drive(spark, copy)[0] == 0
+    assert under_test.values() == ["a", "b"]
+    assert verdict_on(under_test) == (UNKNOWN, {"replay_accepted"})
+
+
+def test_a_whole_batch_of_a_transform_with_state_may_not_replay_differently(spark: Any, stream: Make) -> None:
+    """Its state would be that of the replay, and not of what is in the sink."""
+    under_test = stream()
+    produce(under_test.kafka, under_test.source, [("k", "a"), ("k", "b")])
+    assert under_test.drive(spark, lambda events: copy(events).dropDuplicates(["value"]))[0] == 0
+    in_doubt_again(under_test, 0)
+    code, line = under_test.drive(spark, lambda events: changed(events).dropDuplicates(["value"]))
+    assert (code, "ReplayDiffers" in line) == (1, True), line
+    assert under_test.drive(spark, lambda events: copy(events).dropDuplicates(["value"]))[0] == 0
+    assert under_test.values() == ["a", "b"]
 
 
 def keys_of_lanes(spark: Any, lanes: int) -> list[str]:
@@ -84,12 +136,9 @@ def test_no_missing_lane_is_written_from_a_replay_that_differs_unless_a_user_acc
     assert "airflow-ckpt ledger accept-replay" in line
     assert [r.lane for r in under_test.ledger()] == [0], "a small lane was committed before the large one was compared"
 
-    argv = ["ledger", "accept-replay", under_test.name, "--checkpoint", str(under_test.checkpoint)]
-    argv += ["--bootstrap", under_test.kafka["bootstrap.servers"]]
-    refused = CliRunner().invoke(app, argv)
-    assert refused.exit_code == 1
+    assert accept(under_test).exit_code == 1
     assert not under_test.files.exists("_ckpt/accepted.json")
-    done = CliRunner().invoke(app, [*argv, "--yes", "--json"])
+    done = accept(under_test, "--yes", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.output) == {"batch": 0, "lanes_there": [0], "lanes_missing": [1, 2]}
 
@@ -101,21 +150,63 @@ def test_no_missing_lane_is_written_from_a_replay_that_differs_unless_a_user_acc
 
 
 @pytest.mark.faults
+def test_rows_that_are_lost_after_they_were_compared_are_not_computed_again(
+    spark: Any, stream: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_test, many, few = partly_written(spark, stream)
+    run = LaneBatches.__call__
+
+    def lose_what_was_compared(self: LaneBatches, rows: DataFrame, spec: LaneSpec) -> Any:
+        done = run(self, rows, spec)
+        if spec.only_compare:
+            for kept in spark.sparkContext._jsc.getPersistentRDDs().values():
+                kept.unpersist(True)
+        return done
+
+    monkeypatch.setattr(LaneBatches, "__call__", lose_what_was_compared)
+    code, line = under_test.drive(spark, copy)
+    assert code == 1, "the missing lanes were written from rows that nothing was compared with"
+    assert [r.lane for r in under_test.ledger()] == [0]
+    monkeypatch.undo()
+    code, line = under_test.drive(spark, copy)
+    assert code == 0, line
+    assert under_test.values() == sorted([*many, *few])
+
+
+@pytest.mark.faults
+def test_what_a_user_has_accepted_is_known_to_the_verdict_whatever_happens_to_the_run(
+    spark: Any, stream: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_test, _, _ = partly_written(spark, stream)
+    assert accept(under_test, "--yes").exit_code == 0
+
+    def dies(*_: Any, **__: Any) -> None:
+        raise RuntimeError("the driver dies here")
+
+    monkeypatch.setattr("ckpt_stream.sink.note_replay", dies)
+    code, line = under_test.drive(spark, changed)
+    assert (code, "dies here" in line) == (1, True), line
+    assert [r.lane for r in under_test.ledger()] == [0, 1, 2], "the fault came before the missing lanes were written"
+    monkeypatch.undo()
+    assert under_test.drive(spark, changed)[0] == 0
+    assert verdict_on(under_test) == (UNKNOWN, {"replay_accepted"})
+
+
+@pytest.mark.faults
 def test_a_batch_that_replays_identically_is_finished_and_nothing_is_noted(spark: Any, stream: Make) -> None:
     under_test, many, few = partly_written(spark, stream)
     code, line = under_test.drive(spark, copy)
     assert code == 0, line
     assert under_test.values() == sorted([*many, *few])
     assert replays(under_test) == []
+    assert len({r.attempt for r in under_test.ledger()}) == 1, "the lanes fit each other, and say so"
 
 
 def test_only_a_batch_in_doubt_has_a_replay_to_accept(spark: Any, stream: Make) -> None:
     under_test = stream()
     under_test.feed("a")
     under_test.drive(spark, copy)
-    argv = ["ledger", "accept-replay", under_test.name, "--checkpoint", str(under_test.checkpoint), "--yes"]
-    refused = CliRunner().invoke(app, [*argv, "--bootstrap", under_test.kafka["bootstrap.servers"]])
-    assert refused.exit_code == 1
+    assert accept(under_test, "--yes").exit_code == 1
     assert not under_test.files.exists("_ckpt/accepted.json")
 
 
@@ -127,8 +218,7 @@ def test_a_stream_changes_over_to_format_2_of_the_ledger_behind_the_batch_in_dou
     produce(under_test.kafka, under_test.source, [(f"key-{i}", None if i % 2 else f"v{i:02d}") for i in range(20)])
     assert under_test.drive(spark, copy)[0] == 0
     monkeypatch.undo()
-    (under_test.checkpoint / "commits" / ".1.crc").unlink()
-    (under_test.checkpoint / "commits" / "1").unlink()  # as if the driver had died after its last lane
+    in_doubt_again(under_test, 1)
     produce(under_test.kafka, under_test.source, [("key", f"w{i}") for i in range(10)])
     code, line = under_test.drive(spark, copy)
     assert code == 0, line

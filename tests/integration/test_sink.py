@@ -91,6 +91,18 @@ def test_null_keys_and_null_values_pass_through(spark: Any, stream: Make) -> Non
     ) % (2**64)
 
 
+def test_a_row_that_does_not_say_whether_it_is_a_dead_letter_is_none(
+    spark: Any, stream: Make, topics: Callable[..., str]
+) -> None:
+    under_test = stream(dead_letter_topic=topics("dead", 1), malformed="dead_letter")
+    under_test.feed("a", "b")
+    flag = F.when(F.col("value") == F.lit("b").cast("binary"), True)
+    code, line = under_test.drive(spark, lambda events: copy(events).withColumn("dead_letter", flag))
+    assert code == 0, line
+    assert under_test.values() == ["a"]
+    assert [(r.records, r.dead_letters) for r in under_test.ledger()] == [(1, 1)]
+
+
 def test_headers_and_explicit_partitions_pass_through(spark: Any, stream: Make) -> None:
     def transform(events: DataFrame) -> DataFrame:
         origin = F.struct(F.lit("origin").alias("key"), F.col("key").alias("value"))
