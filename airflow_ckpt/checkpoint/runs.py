@@ -23,14 +23,15 @@ def read_run(files: ReadableFiles, name: str) -> RunRecord | None:
 LOOK_BACK = 20
 
 
-def current_run(files: ReadableFiles) -> RunRecord | None:
+def current_run(files: ReadableFiles, names: list[str] | None = None) -> RunRecord | None:
     """The youngest run, unless it was refused because an older one lives; None when the checkpoint has none.
 
+    The youngest is the last one of `names`, by default the one whose host's clock says so.
     A run that was not refused has found all older ones dead, though a killed one's file says RUNNING for good. Raises
     Unreadable where a run's file is there and does not tell how the run is.
     """
     newest: RunRecord | None = None
-    for name in reversed(run_names(files)[-LOOK_BACK:]):
+    for name in reversed((run_names(files) if names is None else names)[-LOOK_BACK:]):
         run = read_run(files, name)
         if run is None:
             continue

@@ -16,6 +16,7 @@ from airflow_ckpt.kafka.lag import source_ends
 from airflow_ckpt.runners.base import ENDED, UNKNOWN, VANISHED, Handle, Launch, Runner, RunnerError, SubmitFailed
 from airflow_ckpt.streams import intent as intents
 from airflow_ckpt.streams import restarts
+from airflow_ckpt.streams.current import current
 from airflow_ckpt.streams.duration import in_words
 from airflow_ckpt.streams.facts import gather
 from airflow_ckpt.streams.goal import FAILED, REACHED, TIMEOUT, WAITING, Goal, Outcome
@@ -324,8 +325,7 @@ class StreamControl:
 
     def kill(self, *, wait: float = 30.0) -> None:
         """End the driver at once. The batch it is in is done again by the next run; nothing is lost."""
-        intent = intents.read_intent(self.sources.files)
-        intent, driver = look_at_driver(self.sources, intent)
+        intent, driver = look_at_driver(self.sources, current(self.sources.files).intent)
         if intent is None or intent.handle is None or driver is None:
             raise CkptError(
                 f"No driver of {self.stream.name} is known that could be killed: it was not started by Airflow. "
@@ -344,7 +344,7 @@ class StreamControl:
 
     def _end_stalled(self, status: StreamStatus) -> None:
         """Kill it. A stop request would make it STOPPED, which is not restarted, should this restart not come about."""
-        intent, driver = look_at_driver(self.sources, intents.read_intent(self.sources.files))
+        intent, driver = look_at_driver(self.sources, current(self.sources.files).intent)
         if intent is None or intent.handle is None or driver is None:
             raise CkptError(
                 f"{self.stream.name} is stalled and was not started by Airflow, so it cannot be ended from here. End its "
@@ -365,8 +365,8 @@ class StreamControl:
             )
 
     def log_tail(self, lines: int = 50) -> str:
-        """The end of the newest driver's log, where it can be had from here."""
-        intent = intents.read_intent(self.sources.files)
+        """The end of the current driver's log, where it can be had from here."""
+        intent = current(self.sources.files).intent
         if intent is None or intent.handle is None or self.sources.runner is None:
             return ""
         return self.sources.runner.log_tail(Handle.from_dict(intent.handle), lines)

@@ -4,7 +4,7 @@ and its answer leads to finding the driver, never to starting a second one."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -56,10 +56,14 @@ class SubmitIntent:
 
 def read_intent(files: ReadableFiles) -> SubmitIntent | None:
     """The newest intent."""
+    return next(read_intents(files), None)
+
+
+def read_intents(files: ReadableFiles) -> Iterator[SubmitIntent]:
+    """The intents that are kept, newest first; each is read when it is asked for."""
     for number in reversed(numbers(files, INTENTS)):
         if (found := read_listed(files, numbered(INTENTS, number), _parse)) is not None:
-            return found
-    return None
+            yield found
 
 
 def write_intent(files: FsspecFiles, intent: SubmitIntent) -> SubmitIntent:

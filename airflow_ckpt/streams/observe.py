@@ -8,16 +8,16 @@ from datetime import UTC, datetime
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.checkpoint.reader import Checkpoint, read_checkpoint
-from airflow_ckpt.checkpoint.runs import current_run
 from airflow_ckpt.kafka.clients import shared_admin
 from airflow_ckpt.kafka.lag import first_unread, source_ends, waiting_since
 from airflow_ckpt.kafka.offsets import Ends, Kafka, KafkaUnreachable
 from airflow_ckpt.runners.base import ENDED, UNKNOWN, VANISHED, DriverState, Handle, Runner, RunnerError
-from airflow_ckpt.streams.intent import SubmitIntent, answered, read_intent
+from airflow_ckpt.streams.current import current
+from airflow_ckpt.streams.intent import SubmitIntent, answered
 from airflow_ckpt.streams.status import Observation, PartitionLag, StreamStatus, derive
 from airflow_ckpt.streams.stream import Stream
 from ckpt_stream.look_again import Unreadable
-from ckpt_stream.run_record import STOP, RunRecord, read_stop
+from ckpt_stream.run_record import STOP, read_stop
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Sources:
 def observe(sources: Sources, *, lag_seconds: bool = False) -> Observation:
     """Look once. Files first: what Kafka says afterwards can only be newer than what the checkpoint has committed."""
     files = sources.files
-    intent = read_intent(files)
-    run, torn = _current_run(files)
+    found = current(files)
+    run, torn = found.run, found.torn
     stop = read_stop(files.read(STOP))
     checkpoint = read_checkpoint(files, with_metadata=False)
-    intent, driver = look_at_driver(sources, intent)
+    intent, driver = look_at_driver(sources, found.intent)
     if torn is not None and not _has_died_writing(torn, intent, driver):
         raise torn
     lag: tuple[PartitionLag, ...] | None = None
@@ -50,13 +50,6 @@ def observe(sources: Sources, *, lag_seconds: bool = False) -> Observation:
         except KafkaUnreachable as e:
             kafka_error = str(e)
     return Observation(now, intent, run, checkpoint, driver, lag, kafka_error, stop)
-
-
-def _current_run(files: FsspecFiles) -> tuple[RunRecord | None, Unreadable | None]:
-    try:
-        return current_run(files), None
-    except Unreadable as e:
-        return None, e
 
 
 def _has_died_writing(torn: Unreadable, intent: SubmitIntent | None, driver: DriverState | None) -> bool:
@@ -74,7 +67,7 @@ def look(sources: Sources, *, lag_seconds: bool = False) -> StreamStatus:
 
 
 def look_at_driver(sources: Sources, intent: SubmitIntent | None) -> tuple[SubmitIntent | None, DriverState | None]:
-    """The driver of the newest intent. One whose submitter died before it got an answer is found by its token."""
+    """The driver of this intent. One whose submitter died before it got an answer is found by its token."""
     runner = sources.runner
     if intent is None or runner is None:
         return intent, None

@@ -46,7 +46,7 @@ class PartitionLag:
 
 @dataclass(frozen=True)
 class Observation:
-    """Everything that was seen of a stream in one look."""
+    """Everything that was seen of a stream in one look; run, intent and driver are those of `current`."""
 
     now: datetime
     intent: SubmitIntent | None = None
@@ -126,7 +126,7 @@ class _Judgement:
 
 def derive(stream: Stream, seen: Observation) -> StreamStatus:
     """The one status that fits what was seen. Only a positive sign ends well: not found is never success."""
-    run, intent = _current(seen)
+    run, intent = seen.run, seen.intent
     stop = pending_stop(seen.stop, run, intent)
     judged = _stopped(_judge(stream, seen, run, intent), seen.stop, stop, run)
     checkpoint = seen.checkpoint
@@ -191,17 +191,6 @@ def _stopped(
 def _on_request(request: Mapping[str, Any]) -> str:
     why = f" ({request['reason']})" if request.get("reason") else ""
     return f"on request of {request.get('by')} at {request.get('time')}{why}"
-
-
-def _current(seen: Observation) -> tuple[RunRecord | None, SubmitIntent | None]:
-    """The run and the intent that speak of the newest driver; the older of two that do not belong together is dropped."""
-    run, intent = seen.run, seen.intent
-    if run is None or intent is None or run.token == intent.token:
-        return run, intent
-    begun = run.history[0]["time"] if run.history else ""
-    if begun and datetime.fromisoformat(begun) > intent.age_from:
-        return run, None
-    return None, intent
 
 
 def _judge(stream: Stream, seen: Observation, run: RunRecord | None, intent: SubmitIntent | None) -> _Judgement:

@@ -74,6 +74,11 @@ def run_name(started: datetime, token: str) -> str:
     return f"{started.astimezone(UTC):%Y%m%dT%H%M%S.%f}-{token}"
 
 
+def token_of(run: str) -> str:
+    """The token in a run's name."""
+    return run.partition("-")[2]
+
+
 def path_of(run: str) -> str:
     """The file of the run with this name."""
     return f"{RUNS}/{run}.json"

@@ -321,23 +321,6 @@ def test_a_run_that_failed_without_a_reason_may_be_restarted() -> None:
     assert (found.state, found.restart_may_help, found.broken_since) == (FAILED, True, text(20))
 
 
-# --- two drivers that do not belong together ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("old", [FINISHED, STOPPED, FAILED, RUNNING])
-def test_the_run_before_the_newest_submit_says_nothing_about_it(old: str) -> None:
-    run = a_run(("STARTING", -90), (old, -50), token="t0", failure=a_failure(helps=False) if old == FAILED else None)
-    found = status(5, intent=an_intent(), run=run, driver=LIVES)
-    assert (found.state, found.run, found.token) == (STARTING, None, "t1")
-    assert (found.restart_may_help, found.failure) == (True, None)
-
-
-def test_a_driver_that_was_started_by_hand_after_the_last_submit_counts() -> None:
-    run = a_run(("STARTING", 50), ("RUNNING", 60), token="by-hand", heartbeat=70)
-    found = status(71, intent=an_intent(), run=run, driver=ENDED, lag=a_lag(0))
-    assert (found.state, found.run, found.token, found.driver) == (IDLE, "run-1", "by-hand", None)
-
-
 def test_a_run_without_any_intent_is_judged_by_itself() -> None:
     assert status(20, run=running(20), lag=a_lag(1)).state == RUNNING
 
