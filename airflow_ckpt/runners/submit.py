@@ -23,6 +23,9 @@ POLL_S = 0.5
 # Enough for Java's exception with its causes, few enough for one error message.
 _TAIL_LINES, _TAIL_BYTES = 40, 16_384
 _TERM_S = 5.0
+#: The longest that a submitter may take until it knows its driver, with half a minute for the cluster's last answer: before
+#: that nobody may conclude that there is none.
+LONGEST_SUBMIT_S = SUBMIT_TIMEOUT_S + 2 * _TERM_S + SETTLE_S + 30.0
 
 
 def start_driver(

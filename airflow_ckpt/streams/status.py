@@ -10,6 +10,7 @@ from typing import Any
 from airflow_ckpt.checkpoint.reader import Checkpoint
 from airflow_ckpt.runners import base as driver_states
 from airflow_ckpt.runners.base import DriverState
+from airflow_ckpt.runners.submit import LONGEST_SUBMIT_S
 from airflow_ckpt.streams.duration import in_words
 from airflow_ckpt.streams.intent import SubmitIntent
 from airflow_ckpt.streams.stream import Stream
@@ -26,9 +27,6 @@ HEALTHY = (STARTING, RUNNING, IDLE)
 #: What a resume is for.
 BROKEN = (FAILED, LOST, STALLED)
 ENDED_WELL = (STOPPED, FINISHED)
-
-#: A spark-submit that nobody waits for any more may still be on its way for so long.
-SUBMIT_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -216,7 +214,7 @@ def _submitted(stream: Stream, seen: Observation, intent: SubmitIntent) -> _Judg
     if intent.failed and not (driver and driver.live):
         return _Judgement(FAILED, intent.failed["message"], datetime.fromisoformat(intent.failed["time"]))
     if driver is None:
-        if age < SUBMIT_SECONDS:
+        if age < LONGEST_SUBMIT_S:
             return _Judgement(STARTING, f"submitted by {intent.by} {in_words(age)} ago")
         return _Judgement(LOST, f"{intent.by} submitted it {in_words(age)} ago; no driver was found", intent.age_from)
     if driver.live or (driver.state == driver_states.UNKNOWN and age <= limit):

@@ -107,7 +107,7 @@ def test_a_submitter_that_died_before_there_was_a_driver_is_waited_for_and_then_
     world.runner.before = lambda token: None
     assert world.control().submit(submission="a").state == "STARTING"
     assert world.runner.started == []
-    long_ago = (datetime.now(UTC) - timedelta(minutes=5)).isoformat()
+    long_ago = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
     write_intent(world.files, replace(intent_of(world), time=long_ago))
     assert world.control().status().state == "LOST"
     assert world.control().submit(submission="a").state == "STARTING"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.runners.base import ENDED, DriverState
 from airflow_ckpt.streams.current import current
 from airflow_ckpt.streams.intent import write_intent
-from ckpt_stream.run_record import FAILED, FINISHED, LIVE, RUNNING, STARTING, STOPPED, Failure, run_name
+from ckpt_stream.run_record import FAILED, FINISHED, LIVE, RUNNING, STARTING, STOPPED, Failure, now, run_name
 from tests.airflow_ckpt.streams.fakes import Deployment, intent_of
 from tests.airflow_ckpt.streams.samples import a_failure, a_run, an_intent, at
 
@@ -115,7 +116,8 @@ def two_drivers(world: Deployment) -> Deployment:
     world.control().submit()
     first = world.token
     world.says("STARTING", "RUNNING", token=first)
-    write_intent(world.files, an_intent("second", number=intent_of(world).number + 1))
+    own = intent_of(world)
+    write_intent(world.files, replace(own, token="second", time=now(), number=own.number + 1, handle=None))
     world.says("STARTING", "FAILED", token="second", failure=GAVE_WAY)
     world.runner.drivers["second"] = DriverState(ENDED, "exit code 1", 1)
     return world

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from airflow_ckpt.runners import base
 from airflow_ckpt.runners.base import DriverState
+from airflow_ckpt.runners.submit import LONGEST_SUBMIT_S, SETTLE_S, SUBMIT_TIMEOUT_S
 from airflow_ckpt.streams.status import (
     FAILED,
     FINISHED,
@@ -24,7 +25,6 @@ from airflow_ckpt.streams.status import (
     STALLED,
     STARTING,
     STOPPED,
-    SUBMIT_SECONDS,
     Observation,
     StreamStatus,
     derive,
@@ -78,13 +78,14 @@ def test_a_stream_that_nobody_started_is_new() -> None:
 
 
 def test_a_submit_without_an_answer_is_starting_while_spark_submit_may_be_on_its_way() -> None:
-    found = status(SUBMIT_SECONDS - 1, intent=an_intent())
+    assert LONGEST_SUBMIT_S > SUBMIT_TIMEOUT_S + SETTLE_S, "a submit that is under way would be made twice"
+    found = status(LONGEST_SUBMIT_S - 1, intent=an_intent())
     assert (found.state, found.token) == (STARTING, "t1")
     assert "dag.submit run" in found.reason
 
 
 def test_a_submit_without_an_answer_and_without_a_driver_is_lost_after_a_while() -> None:
-    found = status(SUBMIT_SECONDS + 1, intent=an_intent())
+    found = status(LONGEST_SUBMIT_S + 1, intent=an_intent())
     assert (found.state, found.broken_since) == (LOST, text(0))
 
 
