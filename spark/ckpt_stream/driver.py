@@ -117,11 +117,16 @@ class Driver:
         self.sink: Sink | None = None
         self._gap: SourceGap | None = None
         self._known_runs: dict[str, RunRecord] = {}
+        #: The runs that had a record before this one had.
+        self._came_first: list[str] = []
+        #: The last heartbeats of dead runs.
+        self._silent: dict[str, str] = {}
         #: What this run goes on from.
         self._committed: Offsets = {}
 
     def run(self) -> tuple[int, str]:
         """The exit code, and the line that ends the log."""
+        self._came_first = records.run_names(self.files.names(records.RUNS))
         self._enter(records.STARTING)
         self.heart.start()
         try:
@@ -161,7 +166,7 @@ class Driver:
                 "%s is set: this driver kills itself at %s", crash.ENVIRONMENT, ", ".join(sorted(crash.armed_points))
             )
         self.kafka = kafka_settings(self.config, self.spark.conf.get(SECRETS_PROPERTY, None))
-        refuse_if_alive(self.record, self._other_runs, say=lambda text: log.info("%s", text))
+        self._refuse_if_alive()
         self._note_restart()
         if (stop := self._pending_stop()) is not None:
             log.info("not begun: stop requested by %s at %s", stop.get("by"), stop.get("time"))
@@ -180,6 +185,8 @@ class Driver:
                 mirror.restored(start.checkpoint.committed, start.end)
             sink = self.sink = self._build_sink(topics, start)
             gap = self._gap = SourceGap(self.files, topics, self.config)
+            # Another one may have written its record after the first look, and taken itself for the older one.
+            self._refuse_if_alive()
             in_sink = len(start.reconciliation.to_finish) < self.config.lanes
             for step in gap.batches(in_sink=in_sink):
                 state = self._watch_over(self._start_over_gap(sink, gap, step), sink, mirror)
@@ -193,6 +200,15 @@ class Driver:
         finally:
             mirror.close()
             topics.close()
+
+    def _refuse_if_alive(self) -> None:
+        self._silent = refuse_if_alive(
+            self.record,
+            self._other_runs,
+            came_first=self._came_first,
+            silent=self._silent,
+            say=lambda text: log.info("%s", text),
+        )
 
     def _begin(self, topics: Topics) -> Start:
         config = self.config

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from ckpt_stream.errors import DriverAlive
@@ -90,27 +90,37 @@ def refuse_if_alive(
     mine: RunRecord,
     read_others: Callable[[], Iterable[RunRecord]],
     *,
+    came_first: Collection[str] = (),
+    silent: Mapping[str, str] | None = None,
     sleep: Callable[[float], None] = time.sleep,
     say: Callable[[str], None] = lambda _: None,
-) -> None:
+) -> dict[str, str]:
     """Raise DriverAlive if another run on this checkpoint lives; of two that start at once, the younger gives way.
 
-    A run's age is its name, that is its machine's clock, which may be wrong: one that is RUNNING already never gives way.
+    A run's name is the time of its machine's clock, which may be wrong: it decides only between runs that start at once. The
+    runs that had a record before this one (`came_first`) and those that are RUNNING already never give way.
+
+    Returns the last heartbeats of those that are dead; another look need not wait for them again (`silent`).
     """
-    first_seen: dict[str, str] = {}
+    known = dict(silent or {})
+    first_seen = dict(known)
     waited = 0.0
     while True:
-        suspects = [r for r in read_others() if r.state in LIVE and (r.run < mine.run or r.state == RUNNING)]
+        suspects = [
+            r
+            for r in read_others()
+            if r.state in LIVE and (r.run in came_first or r.run < mine.run or r.state == RUNNING)
+        ]
         unsure: list[RunRecord] = []
         for record in suspects:
             alive = is_alive_here(record)
             moved = first_seen.setdefault(record.run, record.heartbeat) != record.heartbeat
             if alive or (alive is None and moved):
                 raise _refusal(record)
-            if alive is None and waited < record.heartbeat_seconds * MISSED_HEARTBEATS:
+            if alive is None and record.run not in known and waited < record.heartbeat_seconds * MISSED_HEARTBEATS:
                 unsure.append(record)
         if not unsure:
-            return
+            return first_seen
         if waited == 0.0:
             names = ", ".join(f"{r.run} on {r.driver.get('host')}" for r in unsure)
             say(f"waiting for a sign of life of {names}")

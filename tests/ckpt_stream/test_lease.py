@@ -199,6 +199,26 @@ def test_a_driver_that_runs_already_is_respected_even_if_its_clock_makes_it_the_
         refuse_if_alive(MINE, lambda: [run("2026-z", RUNNING)], sleep=never)
 
 
+@pytest.mark.parametrize("name", ["2026-a", "2026-z"])
+def test_a_driver_that_came_first_is_respected_whatever_its_clock_says(name: str) -> None:
+    first = run(name, STARTING)
+    with pytest.raises(DriverAlive, match=name):
+        refuse_if_alive(MINE, lambda: [first], came_first=[name], sleep=never)
+
+
+def test_a_second_look_does_not_wait_again_for_a_dead_driver_and_sees_it_come_back() -> None:
+    dead = refuse_if_alive(MINE, lambda: [elsewhere()], sleep=Waiting())
+    assert refuse_if_alive(MINE, lambda: [elsewhere()], silent=dead, sleep=never) == dead
+    with pytest.raises(DriverAlive, match="last heartbeat t1"):
+        refuse_if_alive(MINE, lambda: [elsewhere(heartbeat="t1")], silent=dead, sleep=never)
+
+
+def test_a_second_look_sees_a_driver_that_was_not_there_at_the_first() -> None:
+    dead = refuse_if_alive(MINE, lambda: [elsewhere()], sleep=Waiting())
+    with pytest.raises(DriverAlive, match="2026-aa"):
+        refuse_if_alive(MINE, lambda: [elsewhere(), run("2026-aa", STARTING)], silent=dead, sleep=never)
+
+
 def test_this_driver_names_itself_for_good() -> None:
     driver = this_driver(jvm_pid=77)
     assert (driver["host"], driver["pid"], driver["jvm_pid"]) == (socket.gethostname(), os.getpid(), 77)
