@@ -39,14 +39,16 @@ LAUNCHER = Path(__file__).with_name("launcher.py")
 LOG = "driver.log"
 #: The launcher notes itself within milliseconds; a loaded machine may take longer.
 NOTE_SECONDS = 10.0
+#: A killed process is gone within milliseconds, unless it waits for a disk or a network drive that does not answer.
+GONE_SECONDS = 10.0
 
 
 class ProcessRunner:
     """Drivers on this machine, one folder each below `root`.
 
-    Of a handle only the token and the machine are believed, for it is kept beside the checkpoint, where others may write:
-    which processes are ended and which files are read is taken from the driver's own folder. Given a checkpoint, the
-    runner touches the drivers of that one only.
+    Of a handle only the token is believed, for it is kept beside the checkpoint, where others may write: on which machine
+    the driver runs, which processes are ended and which files are read is taken from the driver's own folder. Given a
+    checkpoint, the runner touches the drivers of that one only.
     """
 
     kind = "process"
@@ -93,7 +95,7 @@ class ProcessRunner:
         return self._handle(token, folder, note)
 
     def find(self, token: str) -> Handle | None:
-        """The driver of this token, if it was started on this machine."""
+        """The driver of this token, if its folder can be seen from here: that may be shared between machines."""
         folder = self._folder(token)
         note = self._note(token)
         return self._handle(token, folder, note) if note is not None else None
@@ -115,9 +117,10 @@ class ProcessRunner:
         return value
 
     def _handle(self, token: str, folder: Path, note: Mapping[str, Any]) -> Handle:
+        place = self._note(token, work_folders.HOST) or {}
         details = {
-            "host": socket.gethostname(),
-            "boot": boot_id(),
+            "host": place.get("host"),
+            "boot": place.get("boot"),
             "started": note.get("started"),
             "folder": str(folder),
             "log": str(folder / LOG),
@@ -126,24 +129,29 @@ class ProcessRunner:
 
     def look(self, handle: Handle) -> DriverState:
         """RUNNING while launcher or driver lives; ENDED with its exit status; VANISHED without one."""
-        details = handle.details
-        log = str(details.get("log", ""))
-        if details.get("host") != socket.gethostname():
-            return DriverState(UNKNOWN, f"it runs on {details.get('host')}, which cannot be seen from here", url=log)
-        if details.get("boot") != boot_id():
-            if work_folders.is_other_container(details.get("boot")):
-                return DriverState(UNKNOWN, "it runs in another container of this machine", url=log)
-            return DriverState(VANISHED, "the machine was restarted since", url=log)
         try:
-            return self._look_here(handle)
+            return self._look(handle)
         except NotPrivate as e:
-            return DriverState(UNKNOWN, str(e), url=log)
+            return DriverState(UNKNOWN, str(e), url=str(handle.details.get("log", "")))
 
-    def _look_here(self, handle: Handle) -> DriverState:
+    def _look(self, handle: Handle) -> DriverState:
         folder = self._folder(handle.token)
         if not folder.exists():
-            return DriverState(UNKNOWN, f"its folder is not in {self.root}: see `work_folder` in airflow.cfg")
+            where = f"it was started on {handle.details.get('host')}; its folder is not in {self.root}"
+            return DriverState(UNKNOWN, f"{where}: see `work_folder` in airflow.cfg")
         log = str(folder / LOG)
+        place = self._note(handle.token, work_folders.HOST)
+        if place is None:
+            return DriverState(UNKNOWN, f"{folder} does not say on which machine it runs: it has no host.json", url=log)
+        if place.get("host") != socket.gethostname():
+            return DriverState(UNKNOWN, f"it runs on {place.get('host')}, which cannot be seen from here", url=log)
+        if place.get("boot") != boot_id():
+            if work_folders.is_other_container(place.get("boot")):
+                return DriverState(UNKNOWN, "it runs in another container of this machine", url=log)
+            return DriverState(VANISHED, "the machine was restarted since", url=log)
+        return self._look_here(handle, folder, log)
+
+    def _look_here(self, handle: Handle, folder: Path, log: str) -> DriverState:
         if self._pids(handle):
             return DriverState(RUNNING, f"process {handle.id}", url=log)
         # Driver and launcher, which were to delete it, are gone.
@@ -172,7 +180,8 @@ class ProcessRunner:
             time.sleep(0.05)
         if wait and self._pids(handle):
             self._signal(handle, signal.SIGKILL)
-            while self._pids(handle):
+            deadline = time.monotonic() + GONE_SECONDS
+            while self._pids(handle) and time.monotonic() < deadline:
                 time.sleep(0.05)
         return self.look(handle)
 

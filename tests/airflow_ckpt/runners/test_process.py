@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +71,12 @@ def child_of(handle: Handle) -> int:
     """The driver's own process; its launcher is the handle's."""
     note = Path(str(handle.details["folder"])) / "driver.json"
     return int(wait_for(lambda: json.loads(note.read_text()).get("child"), "the driver", 10))
+
+
+def noted_elsewhere(handle: Handle, **place: str) -> None:
+    """The driver's folder says that it runs in another place."""
+    note = Path(str(handle.details["folder"])) / work_folders.HOST
+    note.write_text(json.dumps({"host": socket.gethostname(), "boot": boot_id(), **place}))
 
 
 # --- started -----------------------------------------------------------------------------------------------------------
@@ -177,24 +182,50 @@ def test_another_process_that_got_the_same_number_is_not_the_driver(runner: Proc
 
 def test_the_driver_of_a_machine_that_was_restarted_has_vanished(runner: ProcessRunner, start: Start) -> None:
     handle = start()
-    before = replace(handle, details={**handle.details, "boot": "another-boot pid:[1]"})
-    assert runner.look(before).state == VANISHED
+    noted_elsewhere(handle, boot="another-boot pid:[1]")
+    assert runner.look(handle).state == VANISHED
 
 
 def test_the_driver_of_another_container_cannot_be_seen(runner: ProcessRunner, start: Start) -> None:
     handle = start()
-    other = replace(handle, details={**handle.details, "boot": f"{boot_id().split()[0]} pid:[1]"})
-    assert runner.look(other).state == UNKNOWN
+    noted_elsewhere(handle, boot=f"{boot_id().split()[0]} pid:[1]")
+    assert runner.look(handle).state == UNKNOWN
 
 
 def test_the_driver_of_another_machine_cannot_be_seen_nor_ended(runner: ProcessRunner, start: Start) -> None:
+    """The folder is on a disk that both machines see; who finds the driver there is not where it runs."""
+    secret = runner.root / "ttt" / "secrets.conf"
+    handle = start("true")
+    end_of(runner, handle)
+    secret.write_text("hunter2")
+    noted_elsewhere(handle, host="elsewhere")
+    found = runner.find(handle.token)
+    assert found is not None
+    assert found.details["host"] == "elsewhere"
+    for known in (handle, found):
+        state = runner.look(known)
+        assert (state.state, "elsewhere" in state.detail) == (UNKNOWN, True)
+        with pytest.raises(RunnerError, match=r"cannot be ended from here.*airflow-ckpt stop"):
+            runner.kill(known)
+    assert secret.exists()
+
+
+def test_a_driver_whose_machine_is_not_noted_cannot_be_seen(runner: ProcessRunner, start: Start) -> None:
+    handle = start("true")
+    end_of(runner, handle)
+    (runner.root / handle.token / work_folders.HOST).unlink()
+    assert runner.look(handle).state == UNKNOWN
+
+
+def test_a_process_that_no_signal_ends_is_waited_for_a_while_and_then_said_to_live(
+    runner: ProcessRunner, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that waits for a disk which does not answer."""
     handle = start()
-    other = replace(handle, details={**handle.details, "host": "elsewhere"})
-    state = runner.look(other)
-    assert (state.state, "elsewhere" in state.detail) == (UNKNOWN, True)
-    with pytest.raises(RunnerError, match=r"cannot be ended from here.*airflow-ckpt stop"):
-        runner.kill(other)
-    assert runner.look(handle).state == RUNNING
+    monkeypatch.setattr(process, "GONE_SECONDS", 0.1)
+    with monkeypatch.context() as stuck:
+        stuck.setattr(runner, "_signal", lambda handle, number: None)
+        assert runner.kill(handle, wait=0.1).state == RUNNING
 
 
 # --- ended -------------------------------------------------------------------------------------------------------------
