@@ -337,7 +337,8 @@ class StreamControl:
         intents.noted_kill(self.sources.files, intent, self.by)
         try:
             state = self.runner.kill(Handle.from_dict(intent.handle), wait=wait)
-        except RunnerError:
+        except BaseException:
+            # Also when Airflow ends the task meanwhile: a driver that was not killed and dies later is LOST.
             intents.write_intent(self.sources.files, intent)
             raise
         log.info("killed the driver of %s: %s", self.stream.name, state.detail or state.state)

@@ -308,6 +308,19 @@ def test_a_driver_that_cannot_be_reached_is_not_called_killed(world: Deployment)
     assert intent_of(world).killed is None
 
 
+def test_a_kill_that_was_cut_off_before_its_order_is_not_remembered(world: Deployment) -> None:
+    """The driver lives on; when it dies of something else later, it is to be restarted."""
+
+    def cut_off(token: str) -> None:
+        raise KeyboardInterrupt
+
+    world.control().submit()
+    world.runner.on_kill = cut_off
+    with pytest.raises(KeyboardInterrupt):
+        world.control().kill()
+    assert (intent_of(world).killed, world.runner.killed) == (None, [])
+
+
 def test_a_driver_that_was_dead_already_was_not_killed_on_request(world: Deployment) -> None:
     world.control().submit()
     world.says("STARTING", "RUNNING")
