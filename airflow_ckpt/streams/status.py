@@ -271,9 +271,11 @@ def _living(stream: Stream, seen: Observation, run: RunRecord, intent: SubmitInt
 
 
 def _progressing(seen: Observation, run: RunRecord, window: float) -> _Judgement:
-    moved = _last_move(run)
-    quiet = (seen.now - moved).total_seconds()
     in_doubt = seen.checkpoint.in_doubt if seen.checkpoint else None
+    moved = _last_move(run)
+    if seen.checkpoint and in_doubt is not None and seen.checkpoint.batch_timestamp_ms:
+        moved = max(moved, datetime.fromtimestamp(seen.checkpoint.batch_timestamp_ms / 1000, UTC))
+    quiet = (seen.now - moved).total_seconds()
     lag = _total(seen.lag)
     if quiet > window:
         since = f"nothing was committed for {in_words(quiet)}"
@@ -299,9 +301,10 @@ def _alive(seen: Observation, run: RunRecord, intent: SubmitIntent | None) -> bo
 
 
 def _last_move(run: RunRecord) -> datetime:
-    """The last commit of this run, or the moment from which one could be expected."""
+    """The last commit of this run, or the moment from which one could be expected: none is while no input waits."""
     times = [entry["time"] for entry in run.history if entry["state"] == records.RUNNING]
     times += [str(batch["ended"]) for batch in run.batches[-1:] if batch.get("ended")]
+    times += [run.idle] if run.idle else []
     return max((datetime.fromisoformat(t) for t in times), default=datetime.fromtimestamp(0, UTC))
 
 

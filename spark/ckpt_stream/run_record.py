@@ -119,6 +119,8 @@ class RunRecord:
     heartbeat_seconds: float = 5.0
     #: When the driver's watch over its query last went round; of a hung one this stops, and the heartbeat does not.
     watched: str = ""
+    #: When Spark last said that no input waited; while some waits, or a batch runs, this stops.
+    idle: str = ""
     reconciliation: str = ""
     batches: list[dict[str, Any]] = field(default_factory=list)
     totals: dict[str, int] = field(default_factory=dict)

@@ -73,6 +73,8 @@ class Watch:
             self._look_for_stop()
         with self.progress.lock:
             idle = self.progress.current is None and not self.progress.done and not self._waiting
+        if idle and waits_for_input(self.query.status):
+            self.record.idle = self.record.watched
         if self.progress.stopping and idle:
             self.query.stop()
 
@@ -157,6 +159,11 @@ class Watch:
         request = records.parse(text, "stop request")
         log.info("stop requested by %s: %s", request.get("by"), request.get("reason") or "no reason given")
         self.progress.stopping = True
+
+
+def waits_for_input(status: Mapping[str, Any]) -> bool:
+    """Whether Spark has looked for input and found none; while it looks, or before its first look, that is not known."""
+    return str(status["message"]).startswith("Waiting for") and not status["isDataAvailable"]
 
 
 def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ckpt_stream.watch import lag_of
+from ckpt_stream.watch import lag_of, waits_for_input
 
 pytestmark = pytest.mark.unit
 
@@ -18,3 +18,19 @@ def test_lag_is_what_was_left_unread_when_the_batch_was_planned() -> None:
 def test_lag_is_unknown_where_spark_does_not_tell_it() -> None:
     assert lag_of([{"latestOffset": None, "endOffset": {"t": {"0": 1}}}]) is None
     assert lag_of([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "available", "waits"),
+    [
+        ("Waiting for data to arrive", False, True),
+        ("Waiting for next trigger", False, True),
+        ("Waiting for next trigger", True, False),
+        ("Processing new data", True, False),
+        ("Getting offsets from KafkaV2[Subscribe[t]]", False, False),
+        ("Initializing sources", False, False),
+    ],
+)
+def test_only_a_query_that_looked_and_found_nothing_waits_for_input(message: str, available: bool, waits: bool) -> None:
+    status = {"message": message, "isDataAvailable": available, "isTriggerActive": False}
+    assert waits_for_input(status) is waits

@@ -193,6 +193,24 @@ def test_a_run_without_a_commit_yet_is_stalled_counted_from_the_moment_it_ran() 
     assert (found.state, found.broken_since) == (STALLED, text(10))
 
 
+def test_input_that_has_just_come_to_a_stream_that_was_idle_for_long_does_not_stall_it() -> None:
+    came = 5000
+    seen: dict[str, Any] = {"driver": LIVES, "checkpoint": a_checkpoint(), "lag": a_lag(1)}
+    values: dict[str, Any] = {"batches": [a_batch(4, ended=20)], "idle": text(came)}
+    assert status(came + WINDOW, run=running(came + WINDOW, **values), **seen).state == RUNNING
+    found = status(came + WINDOW + 1, run=running(came + WINDOW + 1, **values), **seen)
+    assert (found.state, found.broken_since) == (STALLED, text(came))
+
+
+def test_a_batch_hangs_counted_from_the_moment_it_was_planned() -> None:
+    planned = 5000
+    checkpoint = a_checkpoint(4, in_doubt=5, batch_timestamp_ms=int(at(planned).timestamp() * 1000))
+    seen: dict[str, Any] = {"driver": LIVES, "checkpoint": checkpoint, "lag": a_lag(1)}
+    assert status(planned + WINDOW, run=running(planned + WINDOW), **seen).state == RUNNING
+    found = status(planned + WINDOW + 1, run=running(planned + WINDOW + 1), **seen)
+    assert (found.state, found.broken_since) == (STALLED, text(planned))
+
+
 def test_commits_of_an_earlier_run_do_not_make_a_fresh_one_stall() -> None:
     checkpoint = a_checkpoint(batch_timestamp_ms=int(at(-9999).timestamp() * 1000))
     assert status(20, run=running(20), checkpoint=checkpoint, lag=a_lag(5)).state == RUNNING
