@@ -80,6 +80,15 @@ def test_a_stop_request_ends_the_run_between_batches_and_nothing_is_lost(spark: 
     assert under_test.values() == numbered(2000)
 
 
+def test_a_stream_that_has_read_its_input_says_that_it_waits_for_more(spark: Any, stream: Make) -> None:
+    under_test = stream(heartbeat=0.1)
+    under_test.feed(*numbered(5))
+    with running(under_test, spark):
+        wait_for(lambda: len(under_test.committed()) == 5 and under_test.runs()[-1].batches, "the batch")
+        done = under_test.runs()[-1].batches[-1]["ended"]
+        wait_for(lambda: under_test.runs()[-1].idle > done, "the note")
+
+
 def test_a_stop_request_of_an_earlier_run_does_not_stop_the_next_one(spark: Any, stream: Make) -> None:
     under_test = stream()
     under_test.feed("a")
