@@ -63,10 +63,6 @@ class Verdict:
     depth: str
     #: The batch at which the range begins that was asked for; it need not exist.
     since: int = 0
-    #: The query that `since` counts in; None: the range was to begin where the stream did.
-    since_query: str | None = None
-    #: The queries whose batches are in the ledger, in the order in which they wrote: `query_id`, `first` and `last` batch.
-    queries: list[dict[str, Any]] = field(default_factory=list)
     first_batch: int | None = None
     last_batch: int | None = None
     source_records: int | None = None
@@ -92,6 +88,10 @@ class Verdict:
     records_per_second: float | None = None
     audited: bool = False
     time: str = ""
+    #: The query that `since` counts in; None: the range was to begin where the stream did.
+    since_query: str | None = None
+    #: The queries whose batches are in the ledger, in the order in which they wrote: `query_id`, `first` and `last` batch.
+    queries: list[dict[str, Any]] = field(default_factory=list)
     #: The last batch that was looked at, whatever was found.
     reached: dict[str, Any] | None = None
     #: Where the next incremental verification begins.
