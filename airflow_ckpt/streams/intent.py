@@ -1,5 +1,9 @@
 """The intent: written beside the checkpoint before a driver is submitted, so that a submitter that dies between the submit
-and its answer leads to finding the driver, never to starting a second one."""
+and its answer leads to finding the driver, never to starting a second one.
+
+Each driver has a file of its own, ``_ckpt/intents/<n>.json`` by the number of its entry in the restart history: what is noted
+about one driver never replaces the intent of the next.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,10 @@ from typing import Any
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from ckpt_stream.files import ReadableFiles, numbered, numbers
 from ckpt_stream.look_again import read_listed
-from ckpt_stream.run_record import FOLDER, FORMAT, build, now, parse
+from ckpt_stream.run_record import FOLDER, FORMAT, INTENTS, build, now, parse
 
-#: One file for each driver, by the number of its entry in the restart history: what is noted about one driver never
-#: replaces the intent of the next.
-INTENTS = f"{FOLDER}/intents"
+#: Of the version before this one, which kept the intent of the newest driver only.
+OLD_FILE = f"{FOLDER}/intent.json"
 #: The newest one counts; those before it are for people who look for what happened.
 KEEP_INTENTS = 20
 
@@ -55,15 +58,22 @@ class SubmitIntent:
 
 
 def read_intent(files: ReadableFiles) -> SubmitIntent | None:
-    """The newest intent."""
+    """The newest intent. One that the version before this one has left has the number 0."""
     return next(read_intents(files), None)
 
 
 def read_intents(files: ReadableFiles) -> Iterator[SubmitIntent]:
     """The intents that are kept, newest first; each is read when it is asked for."""
     for number in reversed(numbers(files, INTENTS)):
-        if (found := read_listed(files, numbered(INTENTS, number), _parse)) is not None:
+        if (found := _read(files, numbered(INTENTS, number), number)) is not None:
             yield found
+    if files.exists(OLD_FILE) and (found := _read(files, OLD_FILE, 0)) is not None:
+        yield found
+
+
+def _read(files: ReadableFiles, name: str, number: int) -> SubmitIntent | None:
+    found = read_listed(files, name, _parse)
+    return None if found is None else replace(found, number=number)
 
 
 def write_intent(files: FsspecFiles, intent: SubmitIntent) -> SubmitIntent:
@@ -74,7 +84,7 @@ def write_intent(files: FsspecFiles, intent: SubmitIntent) -> SubmitIntent:
 
 def begin(files: FsspecFiles, intent: SubmitIntent) -> SubmitIntent:
     """Write the intent of a new driver, and forget old ones."""
-    for old in numbers(files, INTENTS)[: -KEEP_INTENTS + 1]:
+    for old in [n for n in numbers(files, INTENTS) if n < intent.number][: -KEEP_INTENTS + 1]:
         files.remove(numbered(INTENTS, old))
     return write_intent(files, intent)
 

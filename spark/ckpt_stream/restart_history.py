@@ -3,6 +3,9 @@
 It is kept in numbered files ``_ckpt/restarts/<n>.json``, each with the whole history up to its newest entry. To add an entry is
 to create the file of the next number, which of two at the same moment only one can do: no entry is lost, and who answers a
 failure is decided once.
+
+The version before this one kept it in one file. That one is read while there is no numbered file, and the first of these
+carries it over.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ from typing import Any
 from ckpt_stream import run_record as records
 from ckpt_stream.files import ReadableFiles, WritableFiles, numbered, numbers
 from ckpt_stream.look_again import read_listed
-from ckpt_stream.run_record import RESTARTS
+from ckpt_stream.run_record import FOLDER, INTENTS, RESTARTS
 
 Entry = dict[str, Any]
 
+#: Of the version before this one.
+OLD_FILE = f"{FOLDER}/restarts.json"
 #: A reader opens the newest file a moment after it listed the folder: fewer entries than these are added in between.
 KEEP_FILES = 10
 #: A history holds many reasons; the run record of each has the whole one.
@@ -25,13 +30,18 @@ LONGEST_REASON = 300
 
 
 def read(files: ReadableFiles) -> tuple[int, list[Entry]]:
-    """The number of the newest file, and the history in it; 0 and nothing where there is none."""
+    """The number of the newest file, and the history in it; 0 where there is none with a number."""
     while known := numbers(files, RESTARTS):
-        found = read_listed(files, numbered(RESTARTS, known[-1]), lambda text: records.entries(text, "restart history"))
+        found = read_listed(files, numbered(RESTARTS, known[-1]), _parse)
         if found is not None:
             return known[-1], found
         # Others have added entries meanwhile, and deleted what these replace.
-    return 0, []
+    return 0, (read_listed(files, OLD_FILE, _parse) or []) if files.exists(OLD_FILE) else []
+
+
+def _parse(text: str) -> list[Entry]:
+    return records.entries(text, "restart history")
+
 
 
 def add(files: WritableFiles, entry: Entry, unless: Callable[[Sequence[Entry]], bool] = lambda _: False) -> int | None:
@@ -40,7 +50,11 @@ def add(files: WritableFiles, entry: Entry, unless: Callable[[Sequence[Entry]], 
     if entry.get("reason"):
         entry["reason"] = str(entry["reason"])[:LONGEST_REASON]
     while True:
+        # Looked at first: an intent that is seen here has its entry in the history that is read after it. Its number is not
+        # given again where a damaged file of the history was moved away.
+        taken = max(numbers(files, INTENTS), default=0)
         number, history = read(files)
+        number = max(number, taken)
         if unless(history):
             return None
         text = records.listing([*history, entry][-records.KEEP_RESTARTS :])

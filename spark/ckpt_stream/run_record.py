@@ -24,6 +24,8 @@ FOLDER = "_ckpt"
 RUNS = f"{FOLDER}/runs"
 STOP = f"{FOLDER}/stop.json"
 RESTARTS = f"{FOLDER}/restarts"
+#: Of the drivers that Airflow or a user has submitted, each by the number of its entry in the restart history.
+INTENTS = f"{FOLDER}/intents"
 POISON = f"{FOLDER}/poison.json"
 ADOPTION = f"{FOLDER}/adoption.json"
 REPLAYS = f"{FOLDER}/replays.json"

@@ -12,7 +12,7 @@ import pytest
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from ckpt_stream import restart_history
 from ckpt_stream.restart_history import KEEP_FILES, LONGEST_REASON, add, read
-from ckpt_stream.run_record import KEEP_RESTARTS, RESTARTS, listing
+from ckpt_stream.run_record import INTENTS, KEEP_RESTARTS, RESTARTS, listing
 
 pytestmark = pytest.mark.unit
 
@@ -133,3 +133,19 @@ def test_a_number_that_was_deleted_since_it_was_listed_is_not_taken_for_free(
     monkeypatch.setattr(restart_history, "read", lambda f: next(looks, None) or real(f))
     assert add(files, {"token": "late"}) == len(others) + 2
     assert [e["token"] for e in real(files)[1]] == ["t1", *others, "late"]
+
+
+def test_the_history_of_the_version_before_is_carried_over_by_the_next_entry(files: FsspecFiles) -> None:
+    files.write("_ckpt/restarts.json", listing([{"token": "t1"}, {"token": "t2"}]))
+    assert read(files) == (0, [{"token": "t1"}, {"token": "t2"}])
+    assert add(files, {"token": "t3"}) == 1
+    assert read(files) == (1, [{"token": "t1"}, {"token": "t2"}, {"token": "t3"}])
+
+
+def test_a_history_that_was_moved_away_goes_on_above_the_intents(files: FsspecFiles) -> None:
+    """Under a lower number the intent of the next driver would not be the newest: that driver would not be seen."""
+    for number in (6, 7):
+        files.write(f"{INTENTS}/{number:08d}.json", "{}")
+    assert add(files, {"token": "t8"}) == 8
+    assert add(files, {"token": "t9"}) == 9
+    assert [e["token"] for e in read(files)[1]] == ["t8", "t9"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_ckpt.exceptions import CkptError
-from airflow_ckpt.runners.base import SubmitFailed
+from airflow_ckpt.runners.base import RUNNING, DriverState, SubmitFailed
 from airflow_ckpt.streams import control as control_module
 from airflow_ckpt.streams.control import GivenUp, Order
 from airflow_ckpt.streams.intent import read_intent, write_intent
@@ -17,6 +19,7 @@ from airflow_ckpt.streams.preflight import Facts, PreflightFinding, PreflightRef
 from airflow_ckpt.streams.restart import NoRestart
 from airflow_ckpt.streams.restarts import read_history
 from ckpt_stream.data_loss import Lost
+from ckpt_stream.run_record import listing
 from tests.airflow_ckpt.streams.fakes import Deployment, intent_of, kinds, sleep_until
 from tests.airflow_ckpt.streams.samples import a_stream
 
@@ -269,3 +272,30 @@ def test_a_submission_without_a_name_is_a_new_one_each_time(world: Deployment) -
         world.control().submit()
         world.fails(ago=0, curable=False)
     assert kinds(world) == ["submit"] * 5
+
+
+def test_after_the_damaged_history_was_moved_away_the_driver_that_is_started_is_the_one_that_is_seen(
+    world: Deployment,
+) -> None:
+    for _ in range(3):
+        world.control().submit()
+        world.fails()
+    shutil.rmtree(world.folder / "_ckpt" / "restarts")
+    assert world.control().submit().state == "STARTING"
+    assert intent_of(world).token == world.token
+    assert world.control().status().state == "STARTING"
+
+
+def test_a_driver_that_the_version_before_submitted_is_found_and_not_started_twice(world: Deployment) -> None:
+    """On YARN and Kubernetes minutes pass between a submit and the driver's first run record."""
+    token, when = "0123456789ab", datetime.now(UTC).isoformat(timespec="milliseconds")
+    world.runner.drivers[token] = DriverState(RUNNING, "accepted")
+    intent = {
+        "token": token, "time": when, "by": "a task", "runner": "process", "stream": world.stream.as_dict(),
+        "handle": None, "command": {}, "killed": None, "failed": None,
+    }  # fmt: skip
+    world.files.write("_ckpt/intent.json", json.dumps({"format": 1, **intent}, indent=1, sort_keys=True))
+    world.files.write("_ckpt/restarts.json", listing([{"kind": "submit", "time": when, "token": token}]))
+    assert world.control().submit().state == "STARTING"
+    assert world.runner.started == []
+    assert intent_of(world).handle is not None

@@ -10,7 +10,6 @@ import pytest
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.streams.intent import (
-    INTENTS,
     KEEP_INTENTS,
     answered,
     begin,
@@ -20,7 +19,7 @@ from airflow_ckpt.streams.intent import (
     write_intent,
 )
 from ckpt_stream import look_again
-from ckpt_stream.run_record import RunRecordError
+from ckpt_stream.run_record import INTENTS, RunRecordError
 from tests.airflow_ckpt.streams.samples import a_stream, an_intent, at
 
 pytestmark = pytest.mark.unit
@@ -129,3 +128,50 @@ def test_an_intent_that_cannot_be_read_is_an_error_and_not_none(
     files.write(f"{INTENTS}/00000001.json", text)
     with pytest.raises(RunRecordError, match="submit intent"):
         read_intent(files)
+
+
+def of_the_version_before(files: FsspecFiles, **values: Any) -> None:
+    """What that version wrote: one file, with the command that it would run."""
+    empty = {"stream": {}, "handle": None, "command": {"argv": ["sh", "-c", "touch /tmp/owned"]}, "killed": None}
+    document = json.loads(stored(**{**empty, "failed": None, **values}))
+    files.write("_ckpt/intent.json", json.dumps(document, indent=1, sort_keys=True))
+
+
+def test_the_intent_of_the_version_before_is_read_without_its_command(files: FsspecFiles) -> None:
+    handle = {"kind": "yarn", "id": "application_1_0001", "token": "t", "details": {}}
+    of_the_version_before(files, runner="yarn", handle=handle)
+    found = read_intent(files)
+    assert found is not None
+    assert (found.token, found.runner, found.handle, found.number) == ("t", "yarn", handle, 0)
+    assert "owned" not in repr(found)
+
+
+def test_a_kill_that_the_version_before_noted_is_still_known(files: FsspecFiles) -> None:
+    of_the_version_before(files, killed={"by": "ann", "time": "2026-11-18T12:01:00+00:00"})
+    found = read_intent(files)
+    assert found is not None
+    assert (found.killed or {}).get("by") == "ann"
+
+
+def test_what_is_noted_after_the_upgrade_goes_to_the_new_place_and_the_next_driver_follows(files: FsspecFiles) -> None:
+    of_the_version_before(files)
+    before = files.read("_ckpt/intent.json")
+    seen = read_intent(files)
+    assert seen is not None
+    noted_kill(files, answered(files, seen, {"kind": "process", "id": "7", "token": "t"}), "ann")
+    found = read_intent(files)
+    assert found is not None
+    assert (found.token, (found.handle or {})["id"], (found.killed or {})["by"]) == ("t", "7", "ann")
+    assert files.read("_ckpt/intent.json") == before
+    begin(files, an_intent("t1", number=1))
+    following = read_intent(files)
+    assert following is not None
+    assert (following.token, following.killed) == ("t1", None)
+
+
+def test_no_newer_intent_is_deleted_as_an_old_one(files: FsspecFiles) -> None:
+    for number in range(100, 100 + KEEP_INTENTS):
+        write_intent(files, an_intent(f"t{number}", number=number))
+    begin(files, an_intent("late", number=50))
+    assert f"{50:08d}.json" in files.names(INTENTS)
+    assert len(files.names(INTENTS)) == KEEP_INTENTS + 1
