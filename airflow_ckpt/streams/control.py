@@ -216,21 +216,39 @@ class StreamControl:
         """Start the driver that follows the one of this status; if another one does so at this moment, attach to that."""
         files, instead_of = self.sources.files, None
         about = {**about, "by": self.by, "after_state": status.state}
-        while (
-            claim := restarts.claim(files, kind, token, status.token, instead_of=instead_of, **about)
-        ).number is None:
-            seen = self._await_driver_after(status)
-            if seen.token != status.token:
-                launch.discard()
-                log.info("attached: another task or a user has started it: %s", seen.line())
-                self._note_attach(about.get("submission"))
-                return seen
-            # It has died between its claim and its intent, or cannot reach the checkpoint any more.
-            instead_of = claim.other
-        if kind == SUBMIT:
-            # A restart leaves the request to stop where it is; a user who submits wants the stream again.
-            files.remove(records.STOP)
+        try:
+            if kind == SUBMIT:
+                # A restart leaves the request to stop where it is; a user who submits wants the stream again.
+                self._forget_stop()
+            while (
+                claim := restarts.claim(files, kind, token, status.token, instead_of=instead_of, **about)
+            ).number is None:
+                seen = self._await_driver_after(status)
+                if seen.token != status.token:
+                    launch.discard()
+                    log.info("attached: another task or a user has started it: %s", seen.line())
+                    self._note_attach(about.get("submission"))
+                    return seen
+                # It has died between its claim and its intent, or cannot reach the checkpoint any more.
+                instead_of = claim.other
+        except BaseException:
+            # No driver comes to read its secrets, and no launcher to delete them.
+            launch.discard()
+            raise
         return self._start(token, runner, launch, claim.number)
+
+    def _forget_stop(self) -> None:
+        files = self.sources.files
+        if not files.exists(records.STOP):
+            return
+        try:
+            files.remove(records.STOP)
+        except Exception as e:
+            raise CkptError(
+                f"{self.stream.name} has a request to stop ({self.stream.checkpoint}/{records.STOP}) that cannot be deleted "
+                f"({type(e).__name__}: {e}); its driver would obey it. Nothing was started. Give the account that Airflow uses "
+                "the right to delete below the checkpoint, or delete the file, then submit again."
+            ) from e
 
     def _await_driver_after(self, status: StreamStatus) -> StreamStatus:
         """The stream, as soon as another driver than this one is known, or as it is when the time for that is over."""
@@ -264,9 +282,13 @@ class StreamControl:
 
     def _start(self, token: str, runner: Runner, launch: Launch, number: int) -> StreamStatus:
         files = self.sources.files
-        intent = intents.begin(
-            files, SubmitIntent(token, records.now(), self.by, runner.kind, self.stream.as_dict(), number=number)
-        )
+        try:
+            intent = intents.begin(
+                files, SubmitIntent(token, records.now(), self.by, runner.kind, self.stream.as_dict(), number=number)
+            )
+        except BaseException:
+            launch.discard()
+            raise
         log.info("starting %s with token %s through the runner %s", self.stream.name, token, runner.kind)
         try:
             handle = runner.start(launch, token)

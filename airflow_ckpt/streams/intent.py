@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
-from ckpt_stream.files import ReadableFiles, numbered, numbers
+from ckpt_stream.files import ReadableFiles, numbered, numbers, tidy
 from ckpt_stream.look_again import read_listed
 from ckpt_stream.run_record import FOLDER, FORMAT, INTENTS, build, now, parse
 
@@ -84,8 +84,8 @@ def write_intent(files: FsspecFiles, intent: SubmitIntent) -> SubmitIntent:
 
 def begin(files: FsspecFiles, intent: SubmitIntent) -> SubmitIntent:
     """Write the intent of a new driver, and forget old ones."""
-    for old in [n for n in numbers(files, INTENTS) if n < intent.number][: -KEEP_INTENTS + 1]:
-        files.remove(numbered(INTENTS, old))
+    old = [n for n in numbers(files, INTENTS) if n < intent.number][: -KEEP_INTENTS + 1]
+    tidy(files, [numbered(INTENTS, number) for number in old])
     return write_intent(files, intent)
 
 

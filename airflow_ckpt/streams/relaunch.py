@@ -109,6 +109,14 @@ def runner_of(root: Path, checkpoint: str, intent: SubmitIntent | None) -> Runne
 def relaunch(stream: Stream, order: Order, last: LastLaunch, kafka: Mapping[str, Any]) -> Launch:
     """The command of the last submit for a new run, in a folder of its own."""
     old, new = last.folder, folder_of(last.root, order.token)
+    try:
+        return _fill(old, new, stream, order, last, kafka)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+
+
+def _fill(old: Path, new: Path, stream: Stream, order: Order, last: LastLaunch, kafka: Mapping[str, Any]) -> Launch:
     shutil.copytree(old, new, ignore=shutil.ignore_patterns(*_TRACES))
     new.chmod(0o700)
     document = json.loads(stream.document(kafka, order.token))

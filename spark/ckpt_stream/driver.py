@@ -26,7 +26,7 @@ from ckpt_stream.config import (
 from ckpt_stream.decision import CheckpointEnd, Intent, Reconciliation
 from ckpt_stream.errors import ConfigError, SinkRecreated, StreamError
 from ckpt_stream.failure import describe, is_data_loss
-from ckpt_stream.files import CheckpointFiles
+from ckpt_stream.files import CheckpointFiles, tidy
 from ckpt_stream.heart import Heart
 from ckpt_stream.lane import LaneSpec
 from ckpt_stream.lease import read_other, refuse_if_alive, this_driver
@@ -391,14 +391,13 @@ class Driver:
             if request is not None:
                 self.files.write(records.STOP, json.dumps(request))
         if text is not None and request is None:
-            self.files.remove(records.STOP)
+            tidy(self.files, [records.STOP])
         return request
 
     def _note_restart(self) -> None:
         """Add to the restart history if the run before this one did not end on its own accord."""
         others = sorted(self._other_runs(), key=lambda r: r.run)
-        for old in others[: -records.KEEP_RUNS]:
-            self.files.remove(old.path)
+        tidy(self.files, [old.path for old in others[: -records.KEEP_RUNS]])
         if not others or others[-1].state in (records.STOPPED, records.FINISHED):
             return
         last = others[-1]

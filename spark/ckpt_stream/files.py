@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import threading
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+log = logging.getLogger("ckpt_stream")
 
 
 class ReadableFiles(Protocol):
@@ -41,6 +46,17 @@ def numbered(folder: str, number: int) -> str:
 def numbers(files: ReadableFiles, folder: str) -> list[int]:
     """The numbers of the files in such a folder, in order."""
     return sorted(int(stem) for name in files.names(folder) if (stem := name.removesuffix(".json")).isdecimal())
+
+
+def tidy(files: WritableFiles, names: Iterable[str]) -> None:
+    """Delete files that are not needed any more. Where that fails they stay: it is no reason not to start a stream."""
+    for name in names:
+        try:
+            files.remove(name)
+        except Exception as e:
+            # One that may not be deleted is rarely alone, and each try is a request.
+            log.warning("the old file %s stays: it cannot be deleted (%s: %s)", name, type(e).__name__, e)
+            return
 
 
 #: Hadoop's way to give a file system the newer API. It renames over a file by deleting that first.

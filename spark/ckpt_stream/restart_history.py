@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ckpt_stream import run_record as records
-from ckpt_stream.files import ReadableFiles, WritableFiles, numbered, numbers
+from ckpt_stream.files import ReadableFiles, WritableFiles, numbered, numbers, tidy
 from ckpt_stream.look_again import read_listed
 from ckpt_stream.run_record import FOLDER, INTENTS, RESTARTS
 
@@ -43,7 +43,6 @@ def _parse(text: str) -> list[Entry]:
     return records.entries(text, "restart history")
 
 
-
 def add(files: WritableFiles, entry: Entry, unless: Callable[[Sequence[Entry]], bool] = lambda _: False) -> int | None:
     """Add an entry, unless the history speaks against it; the number of its file, or None."""
     entry = json.loads(json.dumps(entry))
@@ -62,6 +61,5 @@ def add(files: WritableFiles, entry: Entry, unless: Callable[[Sequence[Entry]], 
         # What is there now decides, and not the answer: that may be of a second try whose first one was answered too late; a
         # storage that ignores the condition lets both create it; and a number may have been deleted since it was listed.
         if entry in read(files)[1]:
-            for old in [n for n in numbers(files, RESTARTS) if n <= number + 1 - KEEP_FILES]:
-                files.remove(numbered(RESTARTS, old))
+            tidy(files, [numbered(RESTARTS, n) for n in numbers(files, RESTARTS) if n <= number + 1 - KEEP_FILES])
             return number + 1

@@ -13,6 +13,7 @@ import pytest
 from airflow_ckpt.runners.base import Launch
 from airflow_ckpt.streams import control as control_module
 from airflow_ckpt.streams import intent as intents
+from airflow_ckpt.streams import restarts
 from airflow_ckpt.streams.control import Order, StreamControl
 from airflow_ckpt.streams.restart import FixedDelay
 from airflow_ckpt.streams.restarts import budget, read_history
@@ -77,9 +78,8 @@ def test_two_who_submit_a_new_stream_at_once_start_one_driver(world: Deployment,
         assert kinds(world).count("submit") == 1
 
 
-def test_the_launch_of_the_one_who_comes_second_is_discarded_with_its_secrets(
-    world: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def with_secrets(world: Deployment, monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
+    """Each launch has a folder with a secret in it, and is noted here."""
     launches: list[Launch] = []
 
     def launch(order: Order) -> Launch:
@@ -90,6 +90,13 @@ def test_the_launch_of_the_one_who_comes_second_is_discarded_with_its_secrets(
         return launches[-1]
 
     monkeypatch.setattr(world, "_launch", launch)
+    return launches
+
+
+def test_the_launch_of_the_one_who_comes_second_is_discarded_with_its_secrets(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launches = with_secrets(world, monkeypatch)
     world.control().submit()
     world.fails(ago=20)
     first, second = world.control("first"), world.control("second")
@@ -97,6 +104,35 @@ def test_the_launch_of_the_one_who_comes_second_is_discarded_with_its_secrets(
     first.resume(first.status())
     assert second.resume(seen).token == world.token
     assert [launch.folder.exists() for launch in launches] == [True, True, False]
+
+
+@pytest.mark.parametrize("where", ["claim", "begin"])
+@pytest.mark.parametrize("error", [PermissionError("the storage is away"), KeyboardInterrupt()])
+def test_where_no_driver_is_started_no_secret_stays(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch, where: str, error: BaseException
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    launches = with_secrets(world, monkeypatch)
+    monkeypatch.setattr(*{"claim": (restarts, "claim"), "begin": (intents, "begin")}[where], fails)
+    with pytest.raises(type(error)):
+        world.control().submit()
+    assert [launch.folder.exists() for launch in launches] == [False]
+
+
+def test_an_interrupted_wait_for_the_one_who_came_first_leaves_no_secret(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    launches = with_secrets(world, monkeypatch)
+    restarts.claim(world.files, "submit", "another", None)
+    sleep_until(monkeypatch, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        world.control().submit()
+    assert [launch.folder.exists() for launch in launches] == [False]
 
 
 def test_one_who_dies_right_after_its_claim_is_waited_for_and_then_replaced(

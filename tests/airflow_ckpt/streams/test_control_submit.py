@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
+from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.runners.base import RUNNING, DriverState, SubmitFailed
 from airflow_ckpt.streams import control as control_module
 from airflow_ckpt.streams.control import GivenUp, Order
-from airflow_ckpt.streams.intent import read_intent, write_intent
+from airflow_ckpt.streams.intent import KEEP_INTENTS, read_intent, write_intent
 from airflow_ckpt.streams.preflight import Facts, PreflightFinding, PreflightRefused
 from airflow_ckpt.streams.restart import NoRestart
 from airflow_ckpt.streams.restarts import read_history
 from ckpt_stream.data_loss import Lost
-from ckpt_stream.run_record import listing
+from ckpt_stream.run_record import INTENTS, listing
 from tests.airflow_ckpt.streams.fakes import Deployment, intent_of, kinds, sleep_until
 from tests.airflow_ckpt.streams.samples import a_stream
 
@@ -299,3 +300,36 @@ def test_a_driver_that_the_version_before_submitted_is_found_and_not_started_twi
     assert world.control().submit().state == "STARTING"
     assert world.runner.started == []
     assert intent_of(world).handle is not None
+
+
+class NoDelete(FsspecFiles):
+    """An account that may list, read and write, and not delete."""
+
+    tried = 0
+
+    def remove(self, name: str) -> None:
+        self.tried += 1
+        raise PermissionError(f"AccessDenied: {name}")
+
+
+def test_an_account_without_the_right_to_delete_starts_a_stream_as_often_as_any_other(world: Deployment) -> None:
+    world.files = files = NoDelete(str(world.folder))
+    for _ in range(KEEP_INTENTS + 2):
+        world.control().submit()
+        world.fails()
+    assert len(world.runner.started) == KEEP_INTENTS + 2
+    assert len(files.names(INTENTS)) == KEEP_INTENTS + 2
+    # The first refusal is enough for each of the two folders.
+    assert 0 < files.tried < 2 * (KEEP_INTENTS + 2)
+
+
+def test_a_stop_that_cannot_be_deleted_is_told_before_anything_is_claimed(world: Deployment) -> None:
+    world.control().submit()
+    world.fails()
+    world.control().request_stop("maintenance")
+    world.files = NoDelete(str(world.folder))
+    with pytest.raises(CkptError, match=r"_ckpt/stop\.json") as told:
+        world.control().submit()
+    assert "right to delete" in str(told.value)
+    assert kinds(world) == ["submit"]
+    assert len(world.runner.started) == 1

@@ -82,6 +82,7 @@ def test_secrets_go_into_a_private_file_and_are_asked_for_where_they_are_missing
     assert "hush" not in (root / "new" / NOTE).read_text()
     with pytest.raises(CkptError, match="--kafka-config"):
         relaunch(stream, Order("another"), last, KAFKA)
+    assert not (root / "another").exists()
 
 
 def test_a_launch_that_is_not_on_this_machine_is_refused_with_the_way_out(root: Path, checkpoint: Path) -> None:
