@@ -31,6 +31,9 @@ class ReadableFiles(Protocol):
 class WritableFiles(ReadableFiles, Protocol):
     """What is needed to keep small files beside a checkpoint."""
 
+    #: The checkpoint's folder, for people.
+    root: Any
+
     def write(self, name: str, text: str) -> None: ...
 
     def create(self, name: str, text: str) -> bool: ...

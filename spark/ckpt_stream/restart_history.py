@@ -11,13 +11,15 @@ carries it over.
 from __future__ import annotations
 
 import json
+import random
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ckpt_stream import run_record as records
 from ckpt_stream.files import ReadableFiles, WritableFiles, numbered, numbers, tidy
 from ckpt_stream.look_again import read_listed
-from ckpt_stream.run_record import FOLDER, INTENTS, RESTARTS
+from ckpt_stream.run_record import FOLDER, INTENTS, RESTARTS, RunRecordError
 
 Entry = dict[str, Any]
 
@@ -27,6 +29,26 @@ OLD_FILE = f"{FOLDER}/restarts.json"
 KEEP_FILES = 10
 #: A history holds many reasons; the run record of each has the whole one.
 LONGEST_REASON = 300
+#: Each of those who add an entry at the same moment gets through within this time, tries included.
+PATIENCE_SECONDS = 15.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.01, 1.0
+
+
+class NotAdded(RunRecordError):
+    """The storage refuses a new entry of the restart history, and shows none that is in its place."""
+
+    restart_may_help = True
+
+    def __init__(self, storage: str, file: str) -> None:
+        self.storage, self.file = storage, file
+        super().__init__(
+            f"{storage} refused to create {file} for {PATIENCE_SECONDS:g} s, as if it were there, and lists nothing of it. The "
+            "entry may be there, and no driver was started for it. Look whether the storage's listings are up to date (a cache "
+            "or a gateway before it may keep old ones) and whether the file can be created there, then do it again."
+        )
+
+    def __reduce__(self) -> tuple[type[NotAdded], tuple[str, str]]:
+        return type(self), (self.storage, self.file)
 
 
 def read(files: ReadableFiles) -> tuple[int, list[Entry]]:
@@ -44,10 +66,14 @@ def _parse(text: str) -> list[Entry]:
 
 
 def add(files: WritableFiles, entry: Entry, unless: Callable[[Sequence[Entry]], bool] = lambda _: False) -> int | None:
-    """Add an entry, unless the history speaks against it; the number of its file, or None."""
+    """Add an entry, unless the history speaks against it; the number of its file, or None.
+
+    Raises NotAdded where the storage neither takes the entry nor shows that of another one.
+    """
     entry = json.loads(json.dumps(entry))
     if entry.get("reason"):
         entry["reason"] = str(entry["reason"])[:LONGEST_REASON]
+    waited, pause = 0.0, FIRST_PAUSE_SECONDS
     while True:
         # Looked at first: an intent that is seen here has its entry in the history that is read after it. Its number is not
         # given again where a damaged file of the history was moved away.
@@ -63,3 +89,8 @@ def add(files: WritableFiles, entry: Entry, unless: Callable[[Sequence[Entry]], 
         if entry in read(files)[1]:
             tidy(files, [numbered(RESTARTS, n) for n in numbers(files, RESTARTS) if n <= number + 1 - KEEP_FILES])
             return number + 1
+        if waited >= PATIENCE_SECONDS:
+            raise NotAdded(str(files.root), numbered(RESTARTS, number + 1))
+        # Not all at the same moment again.
+        time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret depends on it
+        waited, pause = waited + pause, min(2 * pause, LONGEST_PAUSE_SECONDS)

@@ -149,3 +149,23 @@ def test_a_history_that_was_moved_away_goes_on_above_the_intents(files: FsspecFi
     assert add(files, {"token": "t8"}) == 8
     assert add(files, {"token": "t9"}) == 9
     assert [e["token"] for e in read(files)[1]] == ["t8", "t9"]
+
+
+def test_a_storage_whose_listing_stays_old_is_not_asked_for_ever(tmp_path: Path, slept: list[float]) -> None:
+    tries = 0
+
+    class Stale(FsspecFiles):
+        def names(self, folder: str) -> list[str]:
+            return []
+
+        def create(self, name: str, text: str) -> bool:
+            nonlocal tries
+            tries += 1
+            assert tries < 1000, "asked for ever"
+            return False
+
+    with pytest.raises(restart_history.NotAdded) as told:
+        add(Stale(str(tmp_path)), {"token": "t1"})
+    assert (told.value.storage, told.value.file) == (str(tmp_path), f"{RESTARTS}/00000001.json")
+    assert tries == len(slept) + 1
+    assert slept[-1] > slept[0]
