@@ -11,12 +11,13 @@ from rich.table import Table
 
 from airflow_ckpt.cli.kafka_options import AsJson, Bootstrap, KafkaConfig
 from airflow_ckpt.cli.output import Result, output_for
-from airflow_ckpt.cli.streams import StreamArgument, WebHdfs, control_for, control_to_start
+from airflow_ckpt.cli.streams import StreamArgument, WebHdfs, control_for, control_to_start, telling_of_storage
 from airflow_ckpt.exceptions import CkptError
 
 COLOURS = {"RUNNING": "green", "IDLE": "green", "STARTING": "cyan", "STOPPED": "dim", "FINISHED": "dim", "NEW": "dim"}
 
 
+@telling_of_storage
 def status(
     stream: StreamArgument,
     bootstrap: Bootstrap = None,
@@ -65,6 +66,7 @@ def _as_table(value: Result) -> Group:
     return Group(table, parts) if value["partitions"] else Group(table)
 
 
+@telling_of_storage
 def resume(
     stream: StreamArgument,
     bootstrap: Bootstrap = None,

@@ -11,9 +11,10 @@ from rich.text import Text
 
 from airflow_ckpt.cli.kafka_options import AsJson
 from airflow_ckpt.cli.output import Result, output_for
-from airflow_ckpt.cli.streams import StreamArgument, WebHdfs, control_for
+from airflow_ckpt.cli.streams import StreamArgument, WebHdfs, control_for, telling_of_storage
 
 
+@telling_of_storage
 def stop(
     stream: StreamArgument,
     reason: Annotated[str, typer.Option(help="Why, for the log.")] = "",

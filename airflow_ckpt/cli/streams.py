@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import getpass
 import importlib.util
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,6 +46,19 @@ def me() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
+def telling_of_storage(command: Callable[..., None]) -> Callable[..., None]:
+    """Make an error of the storage one line that names the stream, wherever in the command it comes up."""
+
+    @functools.wraps(command)
+    def told(*args: Any, **options: Any) -> None:
+        from airflow_ckpt.checkpoint.locations import readable
+
+        with readable(options["stream"]):
+            command(*args, **options)
+
+    return told
+
+
 def control_for(text: str, bootstrap: str | None, kafka_config: Path | None, webhdfs: str | None = None) -> Any:
     """The control of a stream, made without Airflow, to look at it."""
     return control_to_start(text, bootstrap, kafka_config, webhdfs)[0]
@@ -65,11 +80,19 @@ def control_to_start(
     from airflow_ckpt.streams.intent import read_intent
     from airflow_ckpt.streams.observe import Sources
     from airflow_ckpt.streams.relaunch import kafka_of, last_launch, relaunch, runner_of, stream_of
+    from ckpt_stream.look_again import Unreadable
 
     stream = declared(text)
     checkpoint = stream.checkpoint if stream else text
     files = open_files(checkpoint, webhdfs or (stream.webhdfs if stream else None))
-    intent, run = read_intent(files), current_run(files)
+    intent = read_intent(files)
+    try:
+        run = current_run(files)
+    except Unreadable:
+        if intent is None:
+            raise
+        # Its driver may have died while it wrote: the look at the stream decides that.
+        run = None
     root = work_folder(intent.token if intent else None)
     last, missing = None, None
     try:

@@ -15,11 +15,14 @@ from airflow_ckpt.checkpoint.files import FsspecFiles
 from airflow_ckpt.cli import app
 from airflow_ckpt.cli.work_folder import work_folder
 from airflow_ckpt.kafka.offsets import Ends
+from airflow_ckpt.runners.base import ENDED, DriverState
 from airflow_ckpt.runners.noted_launch import note_launch
 from airflow_ckpt.runners.private_files import write_private
+from airflow_ckpt.runners.process import ProcessRunner
 from airflow_ckpt.streams import control, observe
 from airflow_ckpt.streams.preflight import Facts
 from airflow_ckpt.streams.stream import Stream
+from ckpt_stream import look_again
 from ckpt_stream.run_record import Failure, RunRecord
 from tests.waiting import wait_for
 
@@ -137,3 +140,34 @@ def test_the_work_folder_is_the_one_that_airflow_would_use(tmp_path: Path, monke
     (stack / "airflow" / "airflow_ckpt" / "t1").mkdir(parents=True)
     assert work_folder("t1") == stack / "airflow" / "airflow_ckpt"
     assert work_folder("../airflow_ckpt/t1") == work_folder("t2") == Path("/data/elsewhere")
+
+
+def test_a_run_record_that_its_driver_died_writing_does_not_block_the_command_line(
+    work: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look_again, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(ProcessRunner, "look", lambda *_: DriverState(ENDED, "exit code 137", 137))
+    noted(checkpoint, "t1", handle={"kind": "process", "id": "7", "token": "t1", "details": {}})
+    (checkpoint / "_ckpt/runs/20260101T000000.000000-t1.json").write_text("{")
+    told = CliRunner().invoke(app, ["status", str(checkpoint), "--json"])
+    assert (told.exit_code, json.loads(told.stdout)["state"]) == (1, "FAILED")
+
+
+@pytest.mark.parametrize("command", ["status", "stop", "resume"])
+def test_a_storage_that_is_away_is_one_line(
+    work: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise PermissionError("AccessDenied")
+
+    noted(checkpoint, "t1")
+    for fail in (away, None):
+        with monkeypatch.context() as during:
+            if fail:
+                during.setattr(FsspecFiles, "names", fail)
+            else:
+                during.setattr(control.StreamControl, "status", away)
+            told = CliRunner().invoke(app, [command, str(checkpoint)])
+        assert (told.exit_code, told.stderr.count("\n")) == (1, 1), told.exception
+        assert str(checkpoint) in told.stderr
+        assert "AccessDenied" in told.stderr
