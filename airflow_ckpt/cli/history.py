@@ -34,6 +34,7 @@ def history(checkpoint: Location, runs: Newest = 20, webhdfs: WebHdfs = None, as
         names = run_names(files)
         known = [run for name in names[-runs:] if (run := _run(files, name, findings))]
         restarts = _restarts(files, findings)
+        _intent(files, findings)
     if not names:
         raise CkptError(f"{checkpoint} has no run record: no stream of airflow-ckpt ever ran there. Check the path.")
     value = {
@@ -63,13 +64,25 @@ def _run(files: FsspecFiles, name: str, findings: Findings) -> RunRecord | None:
 
 def _restarts(files: FsspecFiles, findings: Findings) -> list[dict[str, Any]]:
     from airflow_ckpt.streams.restarts import read_history
-    from ckpt_stream.run_record import RESTARTS, RunRecordError
+    from ckpt_stream.damaged import Damaged
+    from ckpt_stream.look_again import Unreadable
 
     try:
         return read_history(files)
-    except (RunRecordError, UnicodeDecodeError) as e:
-        findings.append(_finding("restart_history", RESTARTS, str(e)))
+    except (Damaged, Unreadable) as e:
+        findings.append({"kind": "restart_history", "what": str(e), "helps": "", "file": e.file})
         return []
+
+
+def _intent(files: FsspecFiles, findings: Findings) -> None:
+    from airflow_ckpt.streams.intent import read_intent
+    from ckpt_stream.damaged import Damaged
+    from ckpt_stream.look_again import Unreadable
+
+    try:
+        read_intent(files)
+    except (Damaged, Unreadable) as e:
+        findings.append({"kind": "intent", "what": str(e), "helps": "", "file": e.file})
 
 
 def _finding(kind: str, file: str, problem: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_ckpt.checkpoint.files import FsspecFiles
+from ckpt_stream.damaged import naming
 from ckpt_stream.files import ReadableFiles, numbered, numbers, tidy
 from ckpt_stream.look_again import read_listed
 from ckpt_stream.run_record import FOLDER, FORMAT, INTENTS, build, now, parse
@@ -72,7 +73,8 @@ def read_intents(files: ReadableFiles) -> Iterator[SubmitIntent]:
 
 
 def _read(files: ReadableFiles, name: str, number: int) -> SubmitIntent | None:
-    found = read_listed(files, name, _parse)
+    with naming(name):
+        found = read_listed(files, name, _parse)
     return None if found is None else replace(found, number=number)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_ckpt.checkpoint.reader import read_checkpoint
 from airflow_ckpt.verify.verdict import REPLAY_ACCEPTED, Finding, Verdict
+from ckpt_stream.damaged import naming
 from ckpt_stream.files import ReadableFiles
 from ckpt_stream.run_record import REPLAYS, entries
 
@@ -24,8 +25,10 @@ def add_replays(verdict: Verdict, files: ReadableFiles, batches: Collection[tupl
 
 def replays(files: ReadableFiles, batches: Collection[tuple[str, int]]) -> Iterator[Finding]:
     """One for each replay of these batches, given by query and number."""
-    for entry in entries(files.read(REPLAYS), "list of replays"):
-        query, batch = str(entry.get("query_id")), int(entry["batch"])
+    with naming(REPLAYS):
+        known = [(entry, int(entry["batch"])) for entry in entries(files.read(REPLAYS), "list of replays")]
+    for entry, batch in known:
+        query = str(entry.get("query_id"))
         if (query, batch) in batches:
             yield _finding(entry, query, batch)
 

@@ -23,6 +23,7 @@ from ckpt_stream.config import (
     from_json,
     kafka_settings,
 )
+from ckpt_stream.damaged import naming
 from ckpt_stream.decision import CheckpointEnd, Intent, Reconciliation
 from ckpt_stream.errors import ConfigError, SinkRecreated, StreamError
 from ckpt_stream.failure import describe, is_data_loss
@@ -292,7 +293,8 @@ class Driver:
         from pyspark.sql import functions as F
 
         config = self.config
-        known = records.entries(self.files.read(records.POISON), "list of poison records")
+        with naming(records.POISON):
+            known = records.entries(self.files.read(records.POISON), "list of poison records")
         consumed = [p for p in known if p.get("once") and may_be_met(p, self._committed)]
         settings = Handling(config.malformed, consumed, dict(config.options))
         with handling(settings):
@@ -418,7 +420,8 @@ class Driver:
     def _remember_poison(self, failure: records.Failure) -> None:
         if not failure.poison or not failure.poison.get("once"):
             return
-        known = records.entries(self.files.read(records.POISON), "list of poison records")
+        with naming(records.POISON):
+            known = records.entries(self.files.read(records.POISON), "list of poison records")
         known.append({**failure.poison, "run": self.record.run, "batch": failure.batch, "time": records.now()})
         newest = len(known) - records.KEEP_POISON
         kept = [p for number, p in enumerate(known) if number >= newest or may_be_met(p, self._committed)]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_stream.checkpoint_log import parse_initial_offsets, parse_offsets
 from ckpt_stream.config import SECRETS_PROPERTY, StreamConfig, kafka_settings
+from ckpt_stream.damaged import naming
 from ckpt_stream.errors import ConfigError, StreamError
 from ckpt_stream.files import CheckpointFiles, ReadableFiles
 from ckpt_stream.recompute_range import Bounds, CannotTell, find_bounds, refuse_deleted
@@ -164,7 +165,8 @@ class _Work:
 
     def _output(self, events: DataFrame) -> DataFrame:
         """The transform's records as the sink gets them. Malformed ones are set aside as in the stream, and not compared."""
-        poison = [p for p in entries(self.files.read(POISON), "list of poison records") if p.get("once")]
+        with naming(POISON):
+            poison = [p for p in entries(self.files.read(POISON), "list of poison records") if p.get("once")]
         with handling(Handling(self.config.malformed, poison, dict(self.config.options))):
             rows = self.transform(events)
         return output(rows).select("key", "value")

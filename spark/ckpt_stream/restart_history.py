@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ckpt_stream import run_record as records
+from ckpt_stream.damaged import naming
 from ckpt_stream.files import ReadableFiles, WritableFiles, numbered, numbers, tidy
 from ckpt_stream.look_again import read_listed
 from ckpt_stream.run_record import FOLDER, INTENTS, RESTARTS, RunRecordError
@@ -54,15 +55,16 @@ class NotAdded(RunRecordError):
 def read(files: ReadableFiles) -> tuple[int, list[Entry]]:
     """The number of the newest file, and the history in it; 0 where there is none with a number."""
     while known := numbers(files, RESTARTS):
-        found = read_listed(files, numbered(RESTARTS, known[-1]), _parse)
+        found = _read(files, numbered(RESTARTS, known[-1]))
         if found is not None:
             return known[-1], found
         # Others have added entries meanwhile, and deleted what these replace.
-    return 0, (read_listed(files, OLD_FILE, _parse) or []) if files.exists(OLD_FILE) else []
+    return 0, (_read(files, OLD_FILE) or []) if files.exists(OLD_FILE) else []
 
 
-def _parse(text: str) -> list[Entry]:
-    return records.entries(text, "restart history")
+def _read(files: ReadableFiles, name: str) -> list[Entry] | None:
+    with naming(name):
+        return read_listed(files, name, lambda text: records.entries(text, "restart history"))
 
 
 def add(files: WritableFiles, entry: Entry, unless: Callable[[Sequence[Entry]], bool] = lambda _: False) -> int | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ckpt_stream.checkpoint_log import RESTORE, CheckpointLogError, parse_metadata, parse_offsets
+from ckpt_stream.damaged import naming
 from ckpt_stream.decision import Adoption, CheckpointEnd, Intent, Reconciliation, reconcile
 from ckpt_stream.errors import Fenced, LedgerLost, LedgerUndecided
 from ckpt_stream.files import CheckpointFiles, ReadableFiles
@@ -183,7 +184,9 @@ def begin(
             application=application,
             timeout_ms=timeout_ms,
         )
-    left = _left_batch(seen.checkpoint, seen.ledger[: intent.lanes], accepted_batch(files.read(ACCEPTED)))
+    with naming(ACCEPTED):
+        accepted = accepted_batch(files.read(ACCEPTED))
+    left = _left_batch(seen.checkpoint, seen.ledger[: intent.lanes], accepted)
     return Start(verdict, seen.checkpoint, end, adopted, left)
 
 
@@ -204,10 +207,11 @@ def _left_batch(
 
 def read_adoption(files: ReadableFiles) -> Adoption | None:
     """The end of another query's ledger that the checkpoint's query took over."""
-    if not (stored := files.read(ADOPTION)):
-        return None
-    document = parse(stored, "adoption record")
-    return Adoption(document["query_id"], int(document["batch"]))
+    with naming(ADOPTION):
+        if not (stored := files.read(ADOPTION)):
+            return None
+        document = parse(stored, "adoption record")
+        return Adoption(document["query_id"], int(document["batch"]))
 
 
 def committed_end(files: ReadableFiles, batch: int | None) -> Offsets:

@@ -126,7 +126,16 @@ def test_a_restart_history_that_cannot_be_read_is_named_and_the_runs_are_shown(c
     write(checkpoint, HISTORY, '{"format": 1, "entries": 5}')
     code, value = history(str(checkpoint))
     assert (code, len(value["runs"]), value["restarts"]) == (1, 3, [])
-    assert [finding["kind"] for finding in value["findings"]] == ["restart_history"]
+    assert [(finding["kind"], finding["file"]) for finding in value["findings"]] == [("restart_history", HISTORY)]
+
+
+def test_a_damaged_intent_is_named(checkpoint: Path) -> None:
+    write(checkpoint, "_ckpt/intents/00000007.json", '{"format": 1}')
+    code, value = history(str(checkpoint))
+    assert (code, len(value["restarts"])) == (1, 1)
+    assert [(found["kind"], found["file"]) for found in value["findings"]] == [
+        ("intent", "_ckpt/intents/00000007.json")
+    ]
 
 
 def test_a_folder_without_runs_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
