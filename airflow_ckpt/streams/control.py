@@ -361,7 +361,7 @@ class StreamControl:
             state = self.runner.kill(Handle.from_dict(intent.handle), wait=wait)
         except BaseException:
             # Also when Airflow ends the task meanwhile: a driver that was not killed and dies later is LOST.
-            intents.write_intent(self.sources.files, intent)
+            intents.take_back_kill(self.sources.files, intent)
             raise
         log.info("killed the driver of %s: %s", self.stream.name, state.detail or state.state)
 

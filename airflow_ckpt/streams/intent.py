@@ -51,6 +51,11 @@ class SubmitIntent:
         return numbered(INTENTS, self.number)
 
     @property
+    def kill_note(self) -> str:
+        """A file of its own: a user asks for the kill while another process notes the driver."""
+        return self.path.replace(".json", ".kill.json")
+
+    @property
     def age_from(self) -> datetime:
         return datetime.fromisoformat(self.time)
 
@@ -75,7 +80,15 @@ def read_intents(files: ReadableFiles) -> Iterator[SubmitIntent]:
 def _read(files: ReadableFiles, name: str, number: int) -> SubmitIntent | None:
     with naming(name):
         found = read_listed(files, name, _parse)
-    return None if found is None else replace(found, number=number)
+    if found is None:
+        return None
+    found = replace(found, number=number)
+    note = found.kill_note
+    if not files.exists(note):
+        return found
+    with naming(note):
+        noted = read_listed(files, note, lambda text: parse(text, "note of a kill"))
+    return found if noted is None else replace(found, killed=noted.get("killed"))
 
 
 def write_intent(files: FsspecFiles, intent: SubmitIntent) -> SubmitIntent:
@@ -87,7 +100,8 @@ def write_intent(files: FsspecFiles, intent: SubmitIntent) -> SubmitIntent:
 def begin(files: FsspecFiles, intent: SubmitIntent) -> SubmitIntent:
     """Write the intent of a new driver, and forget old ones."""
     old = [n for n in numbers(files, INTENTS) if n < intent.number][: -KEEP_INTENTS + 1]
-    tidy(files, [numbered(INTENTS, number) for number in old])
+    there = files.names(INTENTS) if old else []
+    tidy(files, [f"{INTENTS}/{name}" for name in there if name.partition(".")[0] in {f"{n:08d}" for n in old}])
     return write_intent(files, intent)
 
 
@@ -100,12 +114,24 @@ def noted_failure(files: FsspecFiles, intent: SubmitIntent, message: str) -> Sub
 
 
 def noted_kill(files: FsspecFiles, intent: SubmitIntent, by: str) -> SubmitIntent:
-    return _add(files, intent, killed={"by": by, "time": now()})
+    return _note_kill(files, intent, {"by": by, "time": now()})
+
+
+def take_back_kill(files: FsspecFiles, intent: SubmitIntent) -> SubmitIntent:
+    """Of a driver that could not be killed."""
+    return _note_kill(files, intent, None)
+
+
+def _note_kill(files: FsspecFiles, intent: SubmitIntent, killed: Mapping[str, str] | None) -> SubmitIntent:
+    files.write(intent.kill_note, json.dumps({"format": FORMAT, "killed": killed}))
+    return replace(intent, killed=killed)
 
 
 def _add(files: FsspecFiles, intent: SubmitIntent, **facts: Any) -> SubmitIntent:
     """Add to what is noted about a driver by now, which may be more than what was read before."""
-    return write_intent(files, replace(read_listed(files, intent.path, _parse) or intent, **facts))
+    # That of the version before is not at this place yet.
+    known = _read(files, intent.path, intent.number) if files.exists(intent.path) else None
+    return write_intent(files, replace(known or intent, **facts))
 
 
 def _parse(text: str) -> SubmitIntent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from airflow_ckpt.streams.intent import (
     noted_failure,
     noted_kill,
     read_intent,
+    take_back_kill,
     write_intent,
 )
 from ckpt_stream import look_again
@@ -113,9 +115,9 @@ def test_fields_of_a_later_version_are_passed_over_and_written_back(files: Fsspe
     files.write(f"{INTENTS}/00000000.json", stored(colour="blue"))
     intent = read_intent(files)
     assert intent is not None
-    noted_kill(files, intent, "ann")
+    noted_failure(files, intent, "no such queue")
     document = json.loads(files.read(f"{INTENTS}/00000000.json") or "")
-    assert (document["colour"], document["killed"]["by"]) == ("blue", "ann")
+    assert (document["colour"], document["failed"]["message"]) == ("blue", "no such queue")
 
 
 @pytest.mark.parametrize(
@@ -175,3 +177,46 @@ def test_no_newer_intent_is_deleted_as_an_old_one(files: FsspecFiles) -> None:
     begin(files, an_intent("late", number=50))
     assert f"{50:08d}.json" in files.names(INTENTS)
     assert len(files.names(INTENTS)) == KEEP_INTENTS + 1
+
+
+def test_a_kill_that_is_noted_while_another_one_notes_the_driver_stays(tmp_path: Path) -> None:
+    """Between reading the intent and writing it back there is always a moment."""
+
+    class Between(FsspecFiles):
+        def write(self, name: str, text: str) -> None:
+            if not killed and '"id": "7"' in text:
+                killed.append(seen)
+                noted_kill(self, seen, "ann")
+            super().write(name, text)
+
+    files, killed = Between(str(tmp_path)), []
+    seen = write_intent(files, an_intent("t1", number=1))
+    answered(files, seen, {"kind": "process", "id": "7", "token": "t1"})
+    found = read_intent(files)
+    assert found is not None
+    assert killed
+    assert (found.handle or {})["id"] == "7"
+    assert (found.killed or {}).get("by") == "ann"
+
+
+def test_a_look_that_notes_the_driver_knows_of_a_kill_that_was_noted_since(files: FsspecFiles) -> None:
+    seen = write_intent(files, an_intent("t1", number=1))
+    noted_kill(files, seen, "ann")
+    assert (answered(files, seen, {"kind": "process", "id": "7", "token": "t1"}).killed or {}).get("by") == "ann"
+
+
+def test_a_kill_that_failed_is_taken_back_and_nothing_else(files: FsspecFiles) -> None:
+    seen = write_intent(files, an_intent("t1", number=1))
+    noted_kill(files, seen, "ann")
+    answered(files, seen, {"kind": "process", "id": "7", "token": "t1"})
+    take_back_kill(files, seen)
+    found = read_intent(files)
+    assert found is not None
+    assert (found.killed, (found.handle or {})["id"]) == (None, "7")
+
+
+def test_the_note_of_a_kill_is_forgotten_with_its_intent(files: FsspecFiles) -> None:
+    noted_kill(files, begin(files, an_intent("t1", number=1)), "ann")
+    for number in range(2, KEEP_INTENTS + 2):
+        begin(files, an_intent(f"t{number}", number=number))
+    assert len(files.names(INTENTS)) == KEEP_INTENTS
