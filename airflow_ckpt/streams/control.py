@@ -23,7 +23,7 @@ from airflow_ckpt.streams.goal import FAILED, REACHED, TIMEOUT, WAITING, Goal, O
 from airflow_ckpt.streams.intent import SubmitIntent
 from airflow_ckpt.streams.observe import Sources, look, look_at_driver
 from airflow_ckpt.streams.preflight import DRIVER_ALIVE, LEDGER, PreflightFinding, check, refuse_unsafe
-from airflow_ckpt.streams.status import BROKEN, ENDED_WELL, HEALTHY, NEW, STALLED, StreamStatus
+from airflow_ckpt.streams.status import BROKEN, ENDED_WELL, HEALTHY, NEW, STALLED, STOPPED, StreamStatus
 from ckpt_stream import run_record as records
 from ckpt_stream.data_loss import Lost
 from ckpt_stream.run_record import RESTART, SUBMIT
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 #: How often a stop request is written anew for a stream that is restarted at the same time.
 STOP_TRIES = 5
+#: Between two looks at a driver that ends after its batch.
+STOP_POLL_SECONDS = 2.0
 
 
 #: Between the claim to a restart and the intent of its driver are two small writes; after so long the claimant is taken for dead.
@@ -117,10 +119,14 @@ class StreamControl:
         """Start the stream, with a new restart budget; a stream that lives is left alone.
 
         `submission` names what the submit is part of. A second one of the same name, as when a task is cleared, goes on
-        with the budget that is there, and may therefore raise GivenUp.
+        with the budget that is there, and may therefore raise GivenUp; it starts nothing that was stopped since the first.
+        Any other one withdraws a stop that was requested and not obeyed yet.
         """
         status = self.status()
-        goes_on = self._goes_on(status, submission)
+        again = self._was_made_before(submission)
+        if not again and (status.stop or status.stopping) and status.state in (*HEALTHY, STALLED):
+            status = self._without_stop()
+        goes_on = status.state == STALLED or (again and status.state in (*BROKEN, STOPPED))
         if goes_on:
             status = self.when_due(status)
         if status.state in HEALTHY:
@@ -129,21 +135,27 @@ class StreamControl:
             return status
         if goes_on and status.state in BROKEN:
             return self.resume(status, allow=allow)
-        if goes_on:
+        if goes_on and again:
             log.info("not started: %s; only a new submit starts it", status.line())
             return status
         token = secrets.token_hex(6)
         prepared = self._prepare(Order(token, self._check(status, allow)))
         return self._start_once(SUBMIT, token, status, *prepared, submission=submission)
 
-    def _goes_on(self, status: StreamStatus, submission: str | None) -> bool:
-        """Whether a submit is a resume: the same one was made before, or the stream lives and does not move."""
-        if status.state == STALLED:
-            return True
-        if status.state not in BROKEN and status.stop is None:
-            return False
-        history = restarts.read_history(self.sources.files)
-        return submission is not None and restarts.last_submission(history) == submission
+    def _was_made_before(self, submission: str | None) -> bool:
+        """Whether the last submit was the same one, as when a task is retried or cleared."""
+        return (
+            submission is not None and restarts.last_submission(restarts.read_history(self.sources.files)) == submission
+        )
+
+    def _without_stop(self) -> StreamStatus:
+        """The stream without the request to stop it. A driver that has taken it up already is waited for."""
+        status = self.withdraw_stop()
+        while status.stopping and status.state in HEALTHY:
+            log.info("its driver has taken up the request to stop: waiting for its end: %s", status.line())
+            time.sleep(STOP_POLL_SECONDS)
+            status = self.status()
+        return status
 
     def when_due(self, status: StreamStatus) -> StreamStatus:
         """The stream when the pause before its restart is over: another task or a user may have restarted it meanwhile."""
@@ -331,19 +343,27 @@ class StreamControl:
     def request_stop(self, reason: str = "") -> StreamStatus:
         """Ask the driver to end after its batch; of a stream that is broken, ask that it is not restarted.
 
-        The request holds until a new submit. One that ended on purpose, or was never started, is left as it is.
+        The request holds until a new submit. One that ended on purpose, or was never started, is left as it is. Kafka is not
+        asked: it may be away, and a task that is ended by hand has no time to wait for it.
         """
-        status = self.status()
+        sources = replace(self.sources, kafka=None)
+        status = look(sources)
         for _ in range(STOP_TRIES):
             if status.state not in (*HEALTHY, *BROKEN):
                 break
             asked = (status.run, status.token)
             self.sources.files.write(records.STOP, records.stop_request(self.by, reason, *asked))
-            status = self.status()
-            if status.state not in HEALTHY or status.token == asked[1]:
+            status = look(sources)
+            if status.state not in HEALTHY or (status.token == asked[1] and (status.stop or status.stopping)):
                 break
-            # It was restarted meanwhile, and its driver may have looked for a request before this one was there.
+            # It was restarted meanwhile, and its driver may have looked for a request before this one was there; or its
+            # driver has deleted this one together with one from before.
         return status
+
+    def withdraw_stop(self) -> StreamStatus:
+        """Delete the request to stop. A driver that is `stopping` afterwards may have taken it up before, and ends all the same."""
+        self.sources.files.remove(records.STOP)
+        return self.status()
 
     def kill(self, *, wait: float = 30.0) -> None:
         """End the driver at once. The batch it is in is done again by the next run; nothing is lost."""

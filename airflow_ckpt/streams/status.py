@@ -89,6 +89,8 @@ class StreamStatus:
     restart_may_help: bool = True
     #: A stop that was requested and that no driver has obeyed yet: the stream is not restarted.
     stop: Mapping[str, Any] | None = None
+    #: The driver has taken up a request to stop, and ends after its batch.
+    stopping: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -158,6 +160,7 @@ def derive(stream: Stream, seen: Observation) -> StreamStatus:
         broken_since=judged.since.isoformat(timespec="milliseconds") if judged.since else None,
         restart_may_help=judged.restart_may_help,
         stop=stop,
+        stopping=run is not None and run.stopping and judged.state in (*HEALTHY, STALLED),
     )
 
 

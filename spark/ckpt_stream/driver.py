@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ckpt_stream import crash, redaction, restart_history
+from ckpt_stream import crash, redaction, restart_history, stop_request
 from ckpt_stream import run_record as records
 from ckpt_stream.config import (
     AT_LEAST_ONCE,
@@ -385,16 +385,19 @@ class Driver:
 
         A driver without a token was started by hand, by a user who wants the stream to run again.
         """
-        text = self.files.read(records.STOP)
-        request = records.read_stop(text)
-        if request is not None and not records.is_meant_for(request, self.record):
-            obeyed = records.is_obeyed(request, self._other_runs())
-            request = None if obeyed or not self.config.token else {**request, "run": self.record.run}
-            if request is not None:
-                self.files.write(records.STOP, json.dumps(request))
-        if text is not None and request is None:
-            tidy(self.files, [records.STOP])
-        return request
+        while (text := self.files.read(records.STOP)) is not None:
+            request = records.read_stop(text)
+            if request is not None and not records.is_meant_for(request, self.record):
+                obeyed = records.is_obeyed(request, self._other_runs())
+                request = None if obeyed or not self.config.token else request
+            if request is None:
+                if stop_request.remove(self.files, text):
+                    return None
+            elif stop_request.take_up(self.files, self.heart, text):
+                if not records.is_meant_for(request, self.record):
+                    self.files.write(records.STOP, json.dumps({**request, "run": self.record.run}))
+                return request
+        return None
 
     def _note_restart(self) -> None:
         """Add to the restart history if the run before this one did not end on its own accord."""

@@ -124,6 +124,8 @@ class RunRecord:
     #: When Spark last said that no input waited; while some waits, or a batch runs, this stops.
     idle: str = ""
     reconciliation: str = ""
+    #: It has taken up a stop request and ends after its batch; see `stop_request`.
+    stopping: bool = False
     batches: list[dict[str, Any]] = field(default_factory=list)
     totals: dict[str, int] = field(default_factory=dict)
     failure: Failure | None = None

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ckpt_stream import crash
+from ckpt_stream import crash, stop_request
 from ckpt_stream import run_record as records
 from ckpt_stream.config import StreamConfig
 from ckpt_stream.errors import BatchTimeout
@@ -155,6 +155,8 @@ class Watch:
         if text is None or self.progress.stopping:
             return
         if not records.is_stop_for(text, self.record):
+            return
+        if not stop_request.take_up(self.files, self.heart, text):
             return
         request = records.parse(text, "stop request")
         log.info("stop requested by %s: %s", request.get("by"), request.get("reason") or "no reason given")

@@ -120,7 +120,7 @@ class Deployment:
         self.says("STARTING", "RUNNING", "FAILED", ago=ago, failure=failure)
 
 
-def sleep_until(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> list[float]:
+def sleep_until(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> list[float]:
     """A pause takes no time, and this happens in it."""
     pauses: list[float] = []
 

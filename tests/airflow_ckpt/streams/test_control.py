@@ -13,6 +13,7 @@ import pytest
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.runners.base import ENDED, RUNNING, UNKNOWN, VANISHED, DriverState, RunnerError
 from airflow_ckpt.streams import control as control_module
+from airflow_ckpt.streams import observe
 from airflow_ckpt.streams.control import Order
 from airflow_ckpt.streams.goal import Goal
 from airflow_ckpt.streams.intent import write_intent
@@ -167,6 +168,81 @@ def test_a_later_submit_begins_anew_and_the_stop_is_forgotten(world: Deployment,
     world.fails(ago=11)
     control = world.control()
     assert control.plan_resume(control.status()).action == "start"
+
+
+@pytest.mark.parametrize("submission", ["b", None])
+def test_a_new_submit_withdraws_the_stop_of_a_driver_that_lives(world: Deployment, submission: str | None) -> None:
+    world.control().submit(submission="a")
+    world.says("STARTING", "RUNNING")
+    assert world.control("bob").request_stop().stop
+    found = world.control().submit(submission=submission)
+    assert (found.state, found.stop, world.files.read(records.STOP)) == ("RUNNING", None, None)
+    assert len(world.runner.started) == 1
+
+
+def test_a_retry_of_the_submit_withdraws_no_stop(world: Deployment) -> None:
+    world.control().submit(submission="a")
+    world.says("STARTING", "RUNNING")
+    world.control("bob").request_stop()
+    assert world.control().submit(submission="a").stop
+
+
+@pytest.mark.parametrize("submission", ["b", None])
+def test_a_new_submit_restarts_a_stalled_stream_in_spite_of_a_stop(world: Deployment, submission: str | None) -> None:
+    stalled(world)
+    first = world.token
+    world.control("bob").request_stop()
+    found = world.control().submit(submission=submission)
+    assert (found.state, found.stop, found.token) == ("STARTING", None, world.token)
+    assert (world.runner.killed, len(world.runner.started)) == ([first], 2)
+
+
+def test_a_new_submit_waits_for_the_end_of_a_driver_that_has_taken_up_a_stop(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.control().submit(submission="a")
+    run = world.says("STARTING", "RUNNING")
+    world.control("bob").request_stop()
+    run.stopping = True
+    world.files.write(run.path, run.to_json())
+    pauses = sleep_until(monkeypatch, lambda: world.says("STOPPED"))
+    assert world.control().submit(submission="b").state == "STARTING"
+    assert (len(pauses), len(world.runner.started), kinds(world)) == (1, 2, ["submit", "submit"])
+
+
+def test_a_stop_asks_kafka_nothing(world: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.control().submit()
+    world.says("STARTING", "RUNNING")
+
+    def asked(*_: Any, **__: Any) -> Any:
+        raise AssertionError("Kafka was asked")
+
+    monkeypatch.setattr(observe, "read_lag", asked)
+    assert world.control(kafka={"bootstrap.servers": "127.0.0.1:1"}).request_stop().stop
+
+
+def test_a_request_that_the_driver_deleted_with_one_from_before_is_written_again(world: Deployment) -> None:
+    world.control().submit()
+    world.says("STARTING")
+    write, written = world.files.write, []
+
+    def deleted_at_once(name: str, text: str) -> None:
+        write(name, text)
+        if name == records.STOP:
+            written.append(text)
+            if len(written) == 1:
+                world.files.remove(records.STOP)
+
+    world.files.write = deleted_at_once  # type: ignore[method-assign]
+    assert world.control("bob").request_stop().stop
+    assert len(written) == 2
+
+
+def test_a_request_that_is_withdrawn_leaves_the_stream_as_it_was(world: Deployment) -> None:
+    world.control().submit()
+    world.fails(ago=11)
+    world.control("bob").request_stop()
+    assert world.control().withdraw_stop().state == "FAILED"
 
 
 def test_a_submit_that_is_refused_forgets_no_stop(world: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:

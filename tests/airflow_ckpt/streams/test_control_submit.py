@@ -131,11 +131,20 @@ def test_a_submit_that_failed_is_noted_with_its_reason(world: Deployment) -> Non
     assert kinds(world) == ["submit"]
 
 
-@pytest.mark.parametrize("ended", ["STOPPED", "FINISHED"])
-def test_a_stream_that_ended_well_is_started_again_by_a_submit(world: Deployment, ended: str) -> None:
+def test_a_stream_that_was_stopped_is_not_started_again_by_a_retry_of_its_submit(world: Deployment) -> None:
+    world.control().submit(submission="a")
+    world.says("STARTING", "RUNNING", "STOPPED")
+    assert world.control().submit(submission="a").state == "STOPPED"
+    assert (len(world.runner.started), kinds(world)) == (1, ["submit"])
+
+
+@pytest.mark.parametrize(("ended", "submission"), [("STOPPED", "b"), ("STOPPED", None), ("FINISHED", "a")])
+def test_a_stream_that_ended_well_is_started_again_by_a_submit(
+    world: Deployment, ended: str, submission: str | None
+) -> None:
     world.control().submit(submission="a")
     world.says("STARTING", "RUNNING", ended)
-    assert world.control().submit(submission="a").state == "STARTING"
+    assert world.control().submit(submission=submission).state == "STARTING"
     assert len(world.runner.started) == 2
     assert kinds(world) == ["submit", "submit"]
 
