@@ -69,6 +69,7 @@ def _live(as_json: bool) -> Iterator[Say]:
         return
     from rich.console import Console
     from rich.live import Live
+    from rich.text import Text
 
     with Live(console=Console(stderr=True), transient=True, refresh_per_second=4) as live:
-        yield lambda text: live.update(text)
+        yield lambda text: live.update(Text(text))

@@ -38,7 +38,8 @@ class TextOutput:
         Console(stderr=True, highlight=False).print(line, style="dim", markup=False)
 
     def result(self, value: Result, as_text: Callable[[Result], RenderableType]) -> None:
-        Console(highlight=False, soft_wrap=True).print(as_text(value))
+        # What Kafka, Spark and users have written is shown as it is: brackets and colons in it are neither markup nor emoji.
+        Console(highlight=False, soft_wrap=True, markup=False, emoji=False).print(as_text(value))
 
 
 class JsonOutput:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from airflow_ckpt.cli.kafka_options import AsJson, Bootstrap, KafkaConfig
 from airflow_ckpt.cli.output import Result, output_for
@@ -40,7 +41,7 @@ def _as_table(value: Result) -> Group:
     state = value["state"]
     table = Table(title=f"stream {value['stream']}", show_header=False)
     rows: list[tuple[str, Any]] = [
-        ("state", f"[{COLOURS.get(state, 'bold red')}]{state}[/]"),
+        ("state", Text(state, COLOURS.get(state, "bold red"))),
         ("reason", value["reason"]),
         ("stop", f"requested by {value['stop'].get('by')} at {value['stop'].get('time')}" if value["stop"] else None),
         ("run", value["run"]),
@@ -55,7 +56,7 @@ def _as_table(value: Result) -> Group:
     ]
     for name, text in rows:
         if text not in (None, ""):
-            table.add_row(name, str(text))
+            table.add_row(name, text if isinstance(text, Text) else str(text))
     parts = Table()
     for column in ("topic", "partition", "committed", "end", "lag", "oldest waits"):
         parts.add_column(column, justify="left" if column == "topic" else "right")

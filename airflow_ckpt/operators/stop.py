@@ -17,7 +17,7 @@ class SparkStreamStopOperator(StreamOperator):
 
     One that is FAILED or LOST, or waits for its restart, counts as stopped from then on.
 
-    :param kill_after: end the driver by force if it has not ended by itself; None: never
+    :param kill_after: end the driver by force if it has not ended by itself, one that is STALLED at once; None: never
     :param reason: for the log of the driver and the run record
     """
 
@@ -37,9 +37,11 @@ class SparkStreamStopOperator(StreamOperator):
 
     def has_ended(self, context: Any, control: StreamControl, event: Event) -> Step:
         status = control.status()
-        late = event["outcome"] == TIMEOUT or status.state == STALLED
-        if late and status.state in (*HEALTHY, STALLED) and self.kill_after is not None:
-            self.log.warning("the driver did not end within %s: it is killed", self.kill_after)
+        late = event["outcome"] == TIMEOUT
+        lives = status.state == STALLED or (late and status.state in HEALTHY)
+        if lives and self.kill_after is not None:
+            why = f"did not end within {self.kill_after}" if late else f"is STALLED ({status.reason})"
+            self.log.warning("the driver %s: it is killed", why)
             control.kill()
             status = control.status()
         if status.state not in ENDED_WELL:

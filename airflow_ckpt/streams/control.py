@@ -361,7 +361,7 @@ class StreamControl:
         return status
 
     def withdraw_stop(self) -> StreamStatus:
-        """Delete the request to stop. A driver that is `stopping` afterwards may have taken it up before, and ends all the same."""
+        """Delete the request to stop. A driver that is `stopping` afterwards has taken it up before, and ends all the same."""
         self.sources.files.remove(records.STOP)
         return self.status()
 

@@ -10,8 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_ckpt.cli import app, status, stop
+from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.streams import control as control_module
 from airflow_ckpt.streams.preflight import Facts
+from ckpt_stream import run_record as records
+from ckpt_stream.run_record import Failure
 from tests.airflow_ckpt.streams.fakes import Deployment, kinds
 from tests.airflow_ckpt.streams.samples import a_stream
 
@@ -23,9 +26,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     made = Deployment(tmp_path, a_stream(checkpoint=str(tmp_path)))
     monkeypatch.setattr(control_module, "gather", lambda _, status: Facts(status, source={"orders_in": None}))
     monkeypatch.setattr(control_module, "check", lambda *_: [])
+    monkeypatch.setattr(status, "control_for", lambda *_: made.control("ann@desk"))
     for command in (stop, status):
-        monkeypatch.setattr(command, "control_for", lambda *_: made.control("ann@desk"))
-    monkeypatch.setattr(status, "control_to_start", lambda *_: (made.control("ann@desk"), None))
+        monkeypatch.setattr(command, "control_to_start", lambda *_: (made.control("ann@desk"), None))
     return made
 
 
@@ -67,6 +70,48 @@ def test_a_stop_tells_what_it_did(world: Deployment) -> None:
     told = as_json("stop", "stream")
     assert (told["state"], told["before"], told["requested"]) == ("STOPPED", "STOPPED", False)
     assert "ann@desk" in told["reason"]
+
+
+def test_the_advice_for_a_stream_that_was_started_by_hand_names_no_command_that_cannot_work(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.control().submit()
+    world.fails(ago=20)
+    missing = CkptError("start it as it was started before")
+    monkeypatch.setattr(stop, "control_to_start", lambda *_: (world.control("ann@desk"), missing))
+    out = run("stop", "stream")[1]
+    assert (str(missing) in out, "--new-budget" in out) == (True, False)
+
+
+def test_a_stop_that_is_not_obeyed_yet_can_be_withdrawn(world: Deployment) -> None:
+    world.control().submit()
+    world.says("STARTING", "RUNNING")
+    world.control("bob").request_stop()
+    told = as_json("stop", "stream", "--cancel")
+    assert (told["state"], told["withdrawn"], told["stopping"]) == ("RUNNING", True, False)
+    assert world.files.read(records.STOP) is None
+    assert not as_json("stop", "stream", "--cancel")["withdrawn"]
+    world.fails(ago=20)
+    world.control("bob").request_stop()
+    told = as_json("stop", "stream", "--cancel")
+    assert (told["before"], told["state"], told["withdrawn"]) == ("STOPPED", "FAILED", True)
+
+
+def test_a_stop_that_the_driver_has_taken_up_cannot_be_withdrawn(world: Deployment) -> None:
+    world.control().submit()
+    record = world.says("STARTING", "RUNNING")
+    world.control("bob").request_stop()
+    record.stopping = True
+    world.files.write(record.path, record.to_json())
+    code, out = run("stop", "stream", "--cancel")
+    assert (code, "bob" in out, "taken up" in out) == (1, False, True)
+
+
+@pytest.mark.parametrize("message", ["Connection to broker/[/10.0.0.1:9092] failed", "expected [/] or [bold]"])
+def test_a_status_shows_a_failure_as_it_is(world: Deployment, message: str) -> None:
+    world.control().submit()
+    world.says("STARTING", "RUNNING", "FAILED", failure=Failure("SinkError", message))
+    assert message in run("status", "stream")[1]
 
 
 def test_a_driver_that_does_not_obey_in_time_is_told_by_the_exit_code(world: Deployment) -> None:

@@ -37,6 +37,15 @@ def test_a_driver_that_does_not_stop_in_time_is_killed(play: Play) -> None:
     assert (found["state"], [done[0] for done in control.did]) == ("STOPPED", ["stop", "kill"])
 
 
+def test_a_stalled_driver_is_killed_at_once_and_the_log_says_why(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    control = play("RUNNING", a_status("STALLED", reason="batch 7 hangs"))
+    operator, told = make(SparkStreamStopOperator), []
+    monkeypatch.setattr(operator.log, "warning", lambda text, *args: told.append(text % args))
+    assert operator.execute(a_context())["state"] == "STOPPED"
+    assert [done[0] for done in control.did] == ["stop", "kill"]
+    assert [("batch 7 hangs" in line, "within" in line) for line in told if "killed" in line] == [(True, False)]
+
+
 def test_a_driver_is_never_killed_if_that_was_ruled_out(play: Play) -> None:
     control = play("RUNNING")
     operator, context = make(SparkStreamStopOperator, kill_after=None, timeout=60, deferrable=True), a_context()
