@@ -15,7 +15,7 @@ from ckpt_stream.config import StreamConfig
 from ckpt_stream.crash import ENVIRONMENT as CRASH_ORDERS
 from ckpt_stream.crash import orders_in
 from ckpt_stream.errors import ConfigError
-from ckpt_stream.security import is_secret
+from ckpt_stream.security import is_secret, secret_in
 
 RUNNERS = ("auto", "process", "yarn", "kubernetes")
 #: Lengths of time; the driver's configuration holds them as seconds, under the same names.
@@ -155,6 +155,14 @@ class Stream:
                     f"Stream({name}=...) holds secrets ({', '.join(sorted(leaked))}), which would show in the DAG's source, the "
                     "UI and the database. Put them into a connection (kafka_conn_id, spark_conn_id, checkpoint_conn_id)."
                 )
+        for path, text in _texts_by_path(self.as_dict()):
+            if not path.startswith(tuple(f"spark_conf.{name}" for name in REFERENCES)) and (secret := secret_in(text)):
+                raise BadStream(
+                    f"Stream({path.partition('.')[0]}=...) holds a secret ({secret} in {path}), which would show in the DAG's "
+                    "source, the UI, the database and the process list. Put what belongs to Kafka, Spark or the storage into a "
+                    "connection (kafka_conn_id, spark_conn_id, checkpoint_conn_id); let the application read its own from a "
+                    "file or a secrets manager, and name here only where that is."
+                )
         if not is_template(orders := str(self.env.get(CRASH_ORDERS, ""))):
             try:
                 orders_in(orders)
@@ -257,12 +265,17 @@ def _names(value: Any) -> list[str]:
 
 
 def _texts(value: Any) -> list[str]:
+    return [text for _, text in _texts_by_path(value)]
+
+
+def _texts_by_path(value: Any, path: str = "") -> list[tuple[str, str]]:
+    """The texts in a value, each with where it is: `options.jdbc.url`."""
     if isinstance(value, str):
-        return [value]
+        return [(path, value)]
     if isinstance(value, Mapping):
-        return [text for inner in value.values() for text in _texts(inner)]
+        return [one for name, inner in value.items() for one in _texts_by_path(inner, f"{path}.{name}".lstrip("."))]
     if isinstance(value, list | tuple):
-        return [text for inner in value for text in _texts(inner)]
+        return [one for inner in value for one in _texts_by_path(inner, path)]
     return []
 
 

@@ -18,6 +18,7 @@ from ckpt_stream.security import (
     client_settings,
     is_secret,
     java_settings,
+    secret_in,
 )
 
 pytestmark = pytest.mark.unit
@@ -348,6 +349,12 @@ SECRETS = (
     "SharedAccessKey", "SharedAccessSignature", "shared_access_signature", "sharedaccesskey", "shared.access.key",
     "connection_string", "connectionString", "AZURE_STORAGE_CONNECTION_STRING", "connectionstring",
     "fs.gs.auth.service.account.private.key", "fs.gs.auth.client.secret",
+    # of web services and databases
+    "authorization", "Authorization", "http.headers.Authorization", "PROXY_AUTHORIZATION", "cookie", "Set-Cookie",
+    "session_cookies", "jwt", "ID_JWT", "pat", "GITHUB_PAT", "azurePat", "pass", "db_pass", "smtp.pass", "DB_PASS",
+    "dbPass", "pwd", "userPwd", "passcode", "tokens", "access_tokens", "accessTokens", "refresh.tokens", "signing_key",
+    "jwtSigningKey", "hmac_key", "master_key", "MASTER_KEY", "ssh_key", "app_key", "appKey", "DD_APP_KEY", "sig", "signature",
+    "request.signature", "basic.auth", "basicAuth", "client_assertion", "clientAssertion", "sasl.oauthbearer.client.assertion",
 )  # fmt: skip
 
 ORDINARY = (
@@ -374,6 +381,21 @@ ORDINARY = (
     "account_name", "tenant_id", "client_kwargs", "endpoint_url", "tokenizer", "max_tokens", "token.bucket.size", "key", "keys",
     "key_field", "primary.key", "partition_key", "session", "sasl", "saskatoon", "password_file", "passenger", "compass",
     "monkey", "keyboard", "api.version.request", "access.log", "topic", "threshold", "user", "info",
+    # words with a secret's name in them
+    "compat", "compatibility", "pattern", "path", "OLDPWD", "pass_through", "passthrough", "bypass", "single_pass", "pass.count",
+    "num_tokens", "max_new_tokens", "tokens_per_second", "verify_signature", "signature_algorithm", "significant", "design",
+    "map_key", "wrap.key", "application_keyboard", "signing_algorithm", "jwt_issuer", "jwt.algorithm", "authorization_url",
+    "cookie.domain", "basic_auth_type", "author", "authorizer.class.name", "master", "spark.master", "ssh", "jwks.url",
+    # Kafka's, librdkafka's, Spark's and Hadoop's own
+    "sasl.oauthbearer.jwks.endpoint.url", "sasl.oauthbearer.assertion.jwt.template.file", "sasl.oauthbearer.jwt.retriever.class",
+    "sasl.oauthbearer.jwt.validator.class", "sasl.oauthbearer.assertion.algorithm", "sasl.oauthbearer.assertion.file",
+    "hadoop.security.authorization", "spark.hadoop.hadoop.security.authorization", "hive.security.authorization.manager",
+    "hadoop.http.authentication.cookie.domain", "hadoop.http.authentication.cookie.path", "fs.s3a.signing-algorithm",
+    "parquet.encryption.footer.key", "spark.sql.parquet.enableVectorizedReader", "spark.sql.legacy.pathOptionBehavior.enabled",
+    "spark.sql.streaming.stateStore.compression.codec", "master.key.id", "fs.azure.authorization",
+    "fs.azure.authorization.caching.enable", "hive.metastore.authorization.storage.checks",
+    "security.service.authorization.default.acl",
+    "hive.server2.thrift.http.cookie.max.age", "yarn.resourcemanager.nm-tokens.master-key-rolling-interval-secs",
 )  # fmt: skip
 
 
@@ -385,6 +407,38 @@ def test_a_secret_is_known_by_its_name(name: str) -> None:
 @pytest.mark.parametrize("name", ORDINARY)
 def test_what_is_no_secret_may_be_shown(name: str) -> None:
     assert not is_secret(name)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("s3a://KEY:SECRET@bucket/x", "a password in a URL"),
+        ("s3a://KEY:SEC/RET+1@bucket/x", "a password in a URL"),
+        ("http://user:pw@nn:9870", "a password in a URL"),
+        ("jdbc:postgresql://u:pw@db:5432/x", "a password in a URL"),
+        ("redis://:pw@cache", "a password in a URL"),
+        ("jdbc:sqlserver://db;user=u;password=pw", "password=..."),
+        ("https://acct.blob.core.windows.net/x?sv=1&sig=abc%3D", "sig=..."),
+        ("-Xmx1g -Djavax.net.ssl.trustStorePassword=pw", "Djavax.net.ssl.trustStorePassword=..."),
+        ('module required username="u" password="pw";', "password=..."),
+        ("DefaultEndpointsProtocol=https;AccountKey=abc==", "AccountKey=..."),
+    ],
+)
+def test_a_secret_in_a_value_is_named_and_not_shown(value: str, told: str) -> None:
+    assert secret_in(value) == told
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "s3a://bucket/x", "http://namenode:9870", "http://namenode:9870/webhdfs/user@realm", "abfss://box@acct.dfs.core.windows.net/x",
+        "spark://master:7077", "jdbc:mysql://db:3306?email=a@b", "broker-1:9092,broker-2:9092", "a@b:c", "gs://user@bucket/a:b",
+        "-Dlog4j.configuration=file:/x -Xmx1g", "-Djavax.net.ssl.trustStorePassword=${env:PW}", "key=value", "password=",
+        "-Djavax.net.ssl.keyStore=/x -Dspark.ssl.password_file=/y", "{{ token == 'x' }}", "hdfs://nn1:8020,hdfs://user@nn2:8020",
+    ],
+)  # fmt: skip
+def test_what_in_a_value_is_no_secret_may_be_shown(value: str) -> None:
+    assert secret_in(value) is None
 
 
 def test_every_known_secret_of_the_mapping_is_kept_out_of_documents() -> None:

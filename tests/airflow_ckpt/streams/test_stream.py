@@ -260,6 +260,36 @@ def test_a_secret_in_the_declaration_is_refused_with_where_it_belongs_and_not_re
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "where"),
+    [
+        ("checkpoint", "s3a://KEY:hunter2@bucket/x", "checkpoint"),
+        ("webhdfs", "http://user:hunter2@nn:9870", "webhdfs"),
+        ("options", {"db": {"jdbc_url": "jdbc:postgresql://u:hunter2@db/x"}}, "options.db.jdbc_url"),
+        ("env", {"DATABASE_URL": "postgresql://u:hunter2@db/{{ ds }}"}, "env.DATABASE_URL"),
+        ("jars", ("https://u:hunter2@repo/x.jar",), "jars"),
+        (
+            "spark_conf",
+            {"spark.driver.extraJavaOptions": "-Xmx1g -Djavax.net.ssl.trustStorePassword=hunter2"},
+            "spark_conf.spark.driver.extraJavaOptions",
+        ),
+    ],
+)
+def test_a_secret_in_a_value_is_refused_with_where_it_is_and_not_repeated(name: str, value: Any, where: str) -> None:
+    with pytest.raises(BadStream, match=f"in {where}\\).*connection") as caught:
+        a_stream(**{name: value})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_name_of_a_kubernetes_secret_is_none() -> None:
+    a_stream(
+        spark_conf={
+            "spark.kubernetes.driver.secretKeyRef.PW": "db:password",
+            "spark.kubernetes.driver.secrets.db": "/pw",
+        }
+    )
+
+
 def test_a_setting_that_a_stream_does_not_have_is_refused_by_name() -> None:
     with pytest.raises(BadStream, match="no setting chekpoint"):
         Stream.from_dict({**a_stream().as_dict(), "chekpoint": "x"})
