@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from airflow_ckpt.streams.status import StreamStatus
 
 SCHEDULED = "the next run of a DAG that submits it starts it again: pause a DAG that is scheduled"
+#: Five looks a second: as long as a driver takes to see that a request is withdrawn.
+TAKE_UP_LOOKS = 10
 
 
 @telling_of_storage
@@ -59,6 +61,12 @@ def _cancel(control: Any, before: StreamStatus, out: Output) -> None:
     from airflow_ckpt.streams.status import HEALTHY
 
     found = control.withdraw_stop()
+    for _ in range(TAKE_UP_LOOKS):
+        # A driver that was taking it up at this moment sees that it is withdrawn, and goes on.
+        if not found.stopping:
+            break
+        time.sleep(0.2)
+        found = control.status()
     value = {
         "run": found.run, "state": found.state, "before": before.state, "withdrawn": before.stop is not None,
         "stopping": found.stopping, "reason": found.reason,

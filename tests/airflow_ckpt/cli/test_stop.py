@@ -97,7 +97,7 @@ def test_a_stop_that_is_not_obeyed_yet_can_be_withdrawn(world: Deployment) -> No
     assert (told["before"], told["state"], told["withdrawn"]) == ("STOPPED", "FAILED", True)
 
 
-def test_a_stop_that_the_driver_has_taken_up_cannot_be_withdrawn(world: Deployment) -> None:
+def test_a_stop_that_the_driver_has_taken_up_cannot_be_withdrawn(world: Deployment, slept: list[float]) -> None:
     world.control().submit()
     record = world.says("STARTING", "RUNNING")
     world.control("bob").request_stop()
