@@ -17,7 +17,14 @@ from ckpt_stream.lease import refuse_if_alive
 from ckpt_stream.ledger import LedgerRecord, ledger_topic
 from ckpt_stream.replays import note_replay
 from ckpt_stream.run_record import ACCEPTED, FORMAT, LIVE, RUNS, RunRecord, now, path_of, run_names
-from ckpt_stream.start_of_run import checkpoint_end, committed_end, fence_lanes, read_ledger_ends, write_anchors
+from ckpt_stream.start_of_run import (
+    checkpoint_end,
+    committed_end,
+    fence_lanes,
+    read_ledger_ends,
+    undecided,
+    write_anchors,
+)
 from ckpt_stream.topics import Topics
 
 REDO, DONE = "redo", "done"
@@ -76,6 +83,8 @@ def rebuild(
     intent = Intent(sink_id, here.query_id or "", lanes, 0, "", sink, topic.id)
     before = topics.find(name)
     fence_lanes(kafka, intent, max(lanes, before.partitions if before else 0), TIMEOUT_MS)
+    if before is not None and not topics.settle(name):
+        raise undecided(name)
     ledger = read_ledger_ends(kafka, name, before.partitions if before else 0)
     known = [r for r in ledger if r is not None]
     _refuse_if_ahead(known, here.newest, here.query_id)

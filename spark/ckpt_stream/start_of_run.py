@@ -75,7 +75,7 @@ class Look:
     adopted: Adoption | None
     #: The last record of every lane that ever was.
     ledger: Sequence[LedgerRecord | None]
-    #: Readers saw all that was in the ledger once the checkpoint had been read.
+    #: The checkpoint stood still meanwhile and, if that was asked for, readers saw all that was in the ledger.
     settled: bool = True
 
     def last(self, lane: int) -> LedgerRecord | None:
@@ -101,10 +101,28 @@ def _look(
     sink = topics.get(intent.topic, "sink")
     if found is not None:
         _refuse_unsafe(*topics.durability(found, sink))
-    partitions = found.partitions if found else 0
+    here = Look(checkpoint, sink, name, found.partitions if found else 0, None, ())
+    return _read_ledger(files, topics, kafka, here, settle=settle)
+
+
+def _read_ledger(
+    files: ReadableFiles, topics: Topics, kafka: Mapping[str, Any], seen: Look, *, settle: bool = False
+) -> Look:
+    """The ledger as it is at a moment at which the checkpoint is where it was seen.
+
+    A driver that is dying may still commit a batch, and note it: its ledger is compared with no older checkpoint.
+    """
+    checkpoint = seen.checkpoint
+    for _ in range(LOOKS):
+        settled = topics.settle(seen.topic) if settle and seen.partitions else True
+        ledger = read_ledger_ends(kafka, seen.topic, seen.partitions)
+        before, checkpoint = checkpoint, checkpoint_end(files)
+        if checkpoint == before:
+            break
+    else:
+        settled = False
     adopted = read_adoption(files) if checkpoint.newest is not None else None
-    settled = topics.settle(name) if settle and found else True
-    return Look(checkpoint, sink, name, partitions, adopted, read_ledger_ends(kafka, name, partitions), settled)
+    return replace(seen, checkpoint=checkpoint, ledger=ledger, adopted=adopted, settled=settled)
 
 
 def _refuse_unsafe(ledger: Durability, sink: Durability) -> None:
@@ -140,9 +158,19 @@ def compare(
                 raise
             raise LedgerUndecided(
                 f"{lack.found} This is undecided: a transaction in {again.topic} has not ended, or its end is still being "
-                "written, and readers do not see what it holds. What helps: look again in a moment; or start the stream, "
+                "written, and readers do not see what it holds; or the checkpoint goes on at this moment. What helps: look again in a moment; or start the stream, "
                 "whose driver ends the transaction before it decides."
             ) from lack
+
+
+def undecided(topic: str) -> LedgerUndecided:
+    return LedgerUndecided(
+        f"The checkpoint goes on while {topic} is read, so that another driver is alive; or a transaction in "
+        f"{topic} has not ended although all lanes are fenced, and readers do not see what lies behind it. A batch "
+        "that is in the sink might be written twice, so nothing was written. What helps: start again in a moment; if it "
+        "stays so, `kafka-transactions.sh --bootstrap-server ... find-hanging --topic "
+        f"{topic}` names the transaction, and `kafka-transactions.sh --bootstrap-server ... abort` ends it."
+    )
 
 
 def begin(
@@ -158,12 +186,16 @@ def begin(
 ) -> Start:
     """Bring ledger and checkpoint to agree, or raise the refusal. Writes nothing to the sink."""
     seen = _look(files, topics, kafka, intent)
+    if not seen.settled:
+        raise undecided(seen.topic)
     # A stream that is refused must not have disturbed the one whose ledger this is. Only for a lack of records the fence
     # comes first: it ends what is still open, and waits for markers that are late.
     with suppress(LedgerLost):
         seen.reconcile(intent, adopt_ledger=adopt_ledger)
     fence_lanes(kafka, intent, max(intent.lanes, seen.partitions), timeout_ms)
-    seen = replace(seen, ledger=read_ledger_ends(kafka, seen.topic, seen.partitions))
+    seen = _read_ledger(files, topics, kafka, seen, settle=True)
+    if not seen.settled:
+        raise undecided(seen.topic)
     verdict = seen.reconcile(intent, adopt_ledger=adopt_ledger)
     topics.ensure_ledger(seen.topic, intent.lanes, seen.sink)
     adopted, end = seen.adopted, committed_end(files, seen.checkpoint.committed)
