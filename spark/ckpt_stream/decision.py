@@ -203,6 +203,7 @@ def reconcile(
 def _in_doubt(ledger: Sequence[LedgerRecord | None], here: Intent) -> Reconciliation:
     begun = [r for r in ledger if r is not None and (r.query_id, r.batch) == (here.query_id, here.batch)]
     if begun:
+        _refuse_half_a_rebuild(begun, here)
         return _partly_written(ledger, here, begun[0])
     # Of this batch nothing is in the sink: it may be divided anew.
     line = f"batch {here.batch} in doubt: all lanes to finish"
@@ -213,6 +214,19 @@ def _in_doubt(ledger: Sequence[LedgerRecord | None], here: Intent) -> Reconcilia
     everything = tuple(range(here.lanes))
     anchors = _anchors(ledger, here.lanes)
     return Reconciliation(line + _change(first, anchors, here.lanes), everything, anchors)
+
+
+def _refuse_half_a_rebuild(begun: Sequence[LedgerRecord], here: Intent) -> None:
+    """Only `airflow-ckpt ledger rebuild --in-doubt done` anchors a lane at the batch in doubt, and it anchors them all."""
+    missing = sorted(set(range(begun[0].lanes)) - {r.lane for r in begun})
+    if missing and all(r.kind == ANCHOR for r in begun):
+        raise LedgerLost(
+            f"Batch {here.batch} is in doubt, and a user has counted it as written in {ledger_topic(here.sink_id)}, but of "
+            f"{begun[0].lanes} lane(s) {', '.join(map(str, missing))} do not say so: the rebuild was interrupted.",
+            "If the batch is in the sink, these lanes would be written twice.",
+            f"finish the rebuild: `airflow-ckpt ledger rebuild {here.sink_id} --checkpoint ... --sink {here.topic} "
+            f"--lanes {begun[0].lanes} --in-doubt done`.",
+        )
 
 
 def _partly_written(ledger: Sequence[LedgerRecord | None], here: Intent, begun: LedgerRecord) -> Reconciliation:

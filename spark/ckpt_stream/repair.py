@@ -14,7 +14,7 @@ from ckpt_stream.decision import Intent
 from ckpt_stream.errors import LedgerAhead, Refused
 from ckpt_stream.files import ReadableFiles, WritableFiles
 from ckpt_stream.lease import refuse_if_alive
-from ckpt_stream.ledger import LedgerRecord, ledger_topic
+from ckpt_stream.ledger import ANCHOR, LedgerRecord, ledger_topic
 from ckpt_stream.replays import note_replay
 from ckpt_stream.run_record import ACCEPTED, FORMAT, LIVE, RUNS, RunRecord, now, path_of, run_names
 from ckpt_stream.start_of_run import (
@@ -120,6 +120,9 @@ def _refuse_if_running(files: ReadableFiles) -> None:
 
 def _refuse_if_known(known: list[LedgerRecord], in_doubt: int | None, intent: Intent) -> None:
     for record in known:
+        # An anchor at this batch is what an interrupted rebuild has left: it says what a user said, and nothing of the sink.
+        if record.kind == ANCHOR:
+            continue
         if (record.batch, record.query_id, record.topic_id) == (in_doubt, intent.query_id, intent.topic_id):
             raise BatchInDoubt(
                 f"The ledger itself says that lane {record.lane} of batch {in_doubt} is in the sink.",

@@ -158,7 +158,8 @@ def compare(
                 raise
             raise LedgerUndecided(
                 f"{lack.found} This is undecided: a transaction in {again.topic} has not ended, or its end is still being "
-                "written, and readers do not see what it holds; or the checkpoint goes on at this moment. What helps: look again in a moment; or start the stream, "
+                "written, and readers do not see what it holds; or the checkpoint goes on at this moment. What helps: look "
+                "again in a moment; or start the stream, "
                 "whose driver ends the transaction before it decides."
             ) from lack
 

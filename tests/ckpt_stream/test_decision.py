@@ -375,6 +375,29 @@ def test_other_lanes_are_refused_while_a_batch_is_in_doubt(lanes: int) -> None:
     assert "lanes=3" in refused.helps
 
 
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+@pytest.mark.parametrize("ledger", [
+    (None, None, held(0, 2, 3, kind=ANCHOR)),
+    (None, held(0, 1, 3, kind=ANCHOR), held(0, 2, 3, kind=ANCHOR)),
+])  # fmt: skip
+def test_an_interrupted_rebuild_of_the_first_batch_is_to_be_finished(
+    ledger: Sequence[LedgerRecord | None], lanes: int
+) -> None:
+    refused = refusal_of(LedgerLost, checkpoint_at(0, None), *ledger, lanes=lanes)
+    assert "--in-doubt done" in refused.helps
+
+
+@pytest.mark.parametrize("before", [held(4, 0, 2), held(2, 0, 2), None])
+def test_an_interrupted_rebuild_of_a_later_batch_is_to_be_finished(before: LedgerRecord | None) -> None:
+    refused = refusal_of(LedgerLost, checkpoint_at(5, 4), before, held(5, 1, 2, kind=ANCHOR), lanes=2)
+    assert "--in-doubt done" in refused.helps
+
+
+def test_a_rebuild_that_was_finished_counts_for_every_lane() -> None:
+    ledger = held(5, 0, 2, kind=ANCHOR), held(5, 1, 2, kind=ANCHOR)
+    assert start(checkpoint_at(5, 4), *ledger, lanes=2).to_finish == ()
+
+
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_fewer_lanes_are_refused_when_only_lanes_beyond_them_hold_the_first_batch(lanes: int) -> None:
     refused = refusal_of(LanesChanged, checkpoint_at(0, None), None, None, held(0, 2, 3), lanes=lanes)
