@@ -90,7 +90,7 @@ def write_lane(spec: LaneSpec, lane: int, batches: Iterable[Any]) -> dict[str, A
         clock.lap("init_ms")
         crash.reach(crash.AFTER_INIT, **where)
         with reader:
-            last = read_last(reader, ledger_topic(spec.intent.sink_id), lane)
+            last = read_last(reader, ledger_topic(spec.intent.sink_id), lane, fenced=transaction is not None)
         decision = Decision(Action.PRODUCE) if spec.ignore_ledger else decide(last, lane, spec.intent)
         clock.lap("ledger_ms")
         crash.reach(crash.AFTER_LEDGER_READ, **where)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ckpt_stream.errors import SinkError
+from ckpt_stream.errors import LedgerUndecided, SinkError
 from ckpt_stream.kafka_errors import patiently
 from ckpt_stream.ledger import LedgerRecord, Offsets
 
@@ -42,9 +42,33 @@ def open_reader(kafka: Mapping[str, Any]) -> Any:
     return Consumer(reader_config(kafka))
 
 
-def read_last(consumer: Any, topic: str, lane: int, seconds: float = READ_SECONDS) -> LedgerRecord | None:
-    """The newest record of a lane. None means that the lane holds no record, never that it could not be read."""
+def read_last(
+    consumer: Any, topic: str, lane: int, seconds: float = READ_SECONDS, *, fenced: bool = True
+) -> LedgerRecord | None:
+    """The newest record of a lane. None means that the lane holds no record, never that it could not be read.
+
+    Once the lane is fenced no transaction of the stream is open in it. One that is all the same, of another program or one
+    that hangs, hides what was committed behind it: nothing may be decided then.
+    """
     low, end = _bounds(consumer, topic, lane, seconds)
+    newest = _newest(consumer, topic, lane, low, end, seconds)
+    if fenced and (all_of_it := _high_watermark(consumer, topic, lane, end, seconds)) > end:
+        found = (
+            f"Lane {lane} of {topic} was fenced, and a transaction in it has not ended: readers see offsets up to {end}"
+        )
+        raise undecided(topic, f"{found} of {all_of_it}.")
+    return newest
+
+
+def undecided(topic: str, found: str) -> LedgerUndecided:
+    return LedgerUndecided(
+        f"{found} A batch that is in the sink might be written twice, so nothing was written. What helps: start again in a "
+        f"moment; if it stays so, `kafka-transactions.sh --bootstrap-server ... find-hanging --topic {topic}` names the "
+        "transaction, and `kafka-transactions.sh --bootstrap-server ... abort` ends it."
+    )
+
+
+def _newest(consumer: Any, topic: str, lane: int, low: int, end: int, seconds: float) -> LedgerRecord | None:
     window = FIRST_WINDOW
     while True:
         start = max(low, end - window)
@@ -129,6 +153,35 @@ def _bounds(consumer: Any, topic: str, lane: int, seconds: float) -> tuple[int, 
         return patiently(ask, seconds)
     except KafkaException as e:
         raise SinkError(f"Lane {lane} of the ledger {topic} cannot be read: {e.args[0].str()}") from e
+
+
+def _high_watermark(consumer: Any, topic: str, lane: int, end: int, seconds: float) -> int:
+    """Where the lane ends for those who see everything, which each answer with records says too: it costs no question."""
+    from confluent_kafka import TopicPartition
+
+    partition = TopicPartition(topic, lane)
+    if consumer.get_watermark_offsets(partition, cached=True)[1] < 0:  # a lane without a record has not been read
+        _reach(consumer, topic, lane, end, seconds)
+    return int(consumer.get_watermark_offsets(partition, cached=True)[1])
+
+
+def _reach(consumer: Any, topic: str, lane: int, end: int, seconds: float) -> None:
+    """Read from the end on until Kafka has said that there is no more."""
+    from confluent_kafka import KafkaError, TopicPartition
+
+    consumer.assign([TopicPartition(topic, lane, end)])
+    deadline = time.monotonic() + seconds
+    try:
+        while time.monotonic() < deadline:
+            message = consumer.poll(POLL_SECONDS)
+            if message is None:
+                continue
+            if (error := message.error()) is None or error.code() == KafkaError._PARTITION_EOF:
+                return
+            raise SinkError(f"Lane {lane} of the ledger {topic} cannot be read: {error.str()}")
+        raise SinkError(f"Kafka has not said for {seconds:.0f} s where lane {lane} of the ledger {topic} ends.")
+    finally:
+        consumer.unassign()
 
 
 def _read(

@@ -15,16 +15,10 @@ from ckpt_stream.errors import LedgerAhead, Refused
 from ckpt_stream.files import ReadableFiles, WritableFiles
 from ckpt_stream.lease import refuse_if_alive
 from ckpt_stream.ledger import ANCHOR, LedgerRecord, ledger_topic
+from ckpt_stream.ledger_reader import undecided
 from ckpt_stream.replays import note_replay
 from ckpt_stream.run_record import ACCEPTED, FORMAT, LIVE, RUNS, RunRecord, now, path_of, run_names
-from ckpt_stream.start_of_run import (
-    checkpoint_end,
-    committed_end,
-    fence_lanes,
-    read_ledger_ends,
-    undecided,
-    write_anchors,
-)
+from ckpt_stream.start_of_run import checkpoint_end, committed_end, fence_lanes, read_ledger_ends, write_anchors
 from ckpt_stream.topics import Topics
 
 REDO, DONE = "redo", "done"
@@ -84,7 +78,7 @@ def rebuild(
     before = topics.find(name)
     fence_lanes(kafka, intent, max(lanes, before.partitions if before else 0), TIMEOUT_MS)
     if before is not None and not topics.settle(name):
-        raise undecided(name)
+        raise undecided(name, f"A transaction in {name} has not ended although all lanes are fenced.")
     ledger = read_ledger_ends(kafka, name, before.partitions if before else 0)
     known = [r for r in ledger if r is not None]
     _refuse_if_ahead(known, here.newest, here.query_id)

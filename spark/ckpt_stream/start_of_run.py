@@ -18,7 +18,7 @@ from ckpt_stream.errors import Fenced, LedgerLost, LedgerUndecided
 from ckpt_stream.files import CheckpointFiles, ReadableFiles
 from ckpt_stream.ledger import ANCHOR, BATCH, LedgerRecord, Offsets, digest, ledger_topic, transactional_id
 from ckpt_stream.ledger import FORMAT as LEDGER_FORMAT
-from ckpt_stream.ledger_reader import open_reader, read_last
+from ckpt_stream.ledger_reader import open_reader, read_last, undecided
 from ckpt_stream.ledger_safety import Durability, refuse_unsafe
 from ckpt_stream.log_ends import LOOKS, log_ends
 from ckpt_stream.run_record import ACCEPTED, ADOPTION, FORMAT, accepted_batch, now, parse
@@ -159,19 +159,8 @@ def compare(
             raise LedgerUndecided(
                 f"{lack.found} This is undecided: a transaction in {again.topic} has not ended, or its end is still being "
                 "written, and readers do not see what it holds; or the checkpoint goes on at this moment. What helps: look "
-                "again in a moment; or start the stream, "
-                "whose driver ends the transaction before it decides."
+                "again in a moment; or start the stream, whose driver ends the transaction before it decides."
             ) from lack
-
-
-def undecided(topic: str) -> LedgerUndecided:
-    return LedgerUndecided(
-        f"The checkpoint goes on while {topic} is read, so that another driver is alive; or a transaction in "
-        f"{topic} has not ended although all lanes are fenced, and readers do not see what lies behind it. A batch "
-        "that is in the sink might be written twice, so nothing was written. What helps: start again in a moment; if it "
-        "stays so, `kafka-transactions.sh --bootstrap-server ... find-hanging --topic "
-        f"{topic}` names the transaction, and `kafka-transactions.sh --bootstrap-server ... abort` ends it."
-    )
 
 
 def begin(
@@ -188,7 +177,7 @@ def begin(
     """Bring ledger and checkpoint to agree, or raise the refusal. Writes nothing to the sink."""
     seen = _look(files, topics, kafka, intent)
     if not seen.settled:
-        raise undecided(seen.topic)
+        raise undecided(seen.topic, f"The checkpoint goes on while {seen.topic} is read: another driver is alive.")
     # A stream that is refused must not have disturbed the one whose ledger this is. Only for a lack of records the fence
     # comes first: it ends what is still open, and waits for markers that are late.
     with suppress(LedgerLost):
@@ -196,7 +185,9 @@ def begin(
     fence_lanes(kafka, intent, max(intent.lanes, seen.partitions), timeout_ms)
     seen = _read_ledger(files, topics, kafka, seen, settle=True)
     if not seen.settled:
-        raise undecided(seen.topic)
+        raise undecided(
+            seen.topic, f"The checkpoint goes on while {seen.topic} is read, or a transaction in it has not ended."
+        )
     verdict = seen.reconcile(intent, adopt_ledger=adopt_ledger)
     topics.ensure_ledger(seen.topic, intent.lanes, seen.sink)
     adopted, end = seen.adopted, committed_end(files, seen.checkpoint.committed)
@@ -267,7 +258,7 @@ def read_ledger_ends(kafka: Mapping[str, Any], topic: str, partitions: int) -> l
     if partitions == 0:
         return []
     with open_reader(kafka) as reader:
-        return [read_last(reader, topic, lane) for lane in range(partitions)]
+        return [read_last(reader, topic, lane, fenced=False) for lane in range(partitions)]
 
 
 def write_anchors(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ckpt_stream import ledger_reader
-from ckpt_stream.errors import SinkError
+from ckpt_stream.errors import LedgerUndecided, SinkError
 from ckpt_stream.ledger import LedgerRecord, record_key
 from ckpt_stream.ledger_reader import LaneLog, read_lane, read_last
 from tests.ckpt_stream.samples import held
@@ -47,6 +47,13 @@ class Message:
         return None
 
 
+class EndOfPartition(Message):
+    def error(self) -> Any:
+        from confluent_kafka import KafkaError
+
+        return KafkaError(KafkaError._PARTITION_EOF)
+
+
 class Lane:
     """One partition: a message or a hole per offset. Each poll takes its time."""
 
@@ -57,6 +64,13 @@ class Lane:
         #: Offsets behind which nothing is delivered.
         self.stuck_at: int | None = None
         self.delivered = 0
+        #: Where a transaction begins that has not ended.
+        self.hidden_from: int | None = None
+        self.answered = False
+
+    @property
+    def stable(self) -> int:
+        return len(self.log) if self.hidden_from is None else self.hidden_from
 
     def write(self, record: LedgerRecord) -> None:
         """A record and its marker."""
@@ -68,8 +82,11 @@ class Lane:
     def list_topics(self, *_: Any, **__: Any) -> None:
         """Answers."""
 
-    def get_watermark_offsets(self, *_: Any, **__: Any) -> tuple[int, int]:
-        return 0, len(self.log)
+    def get_watermark_offsets(self, *_: Any, cached: bool, **__: Any) -> tuple[int, int]:
+        """The last stable offset when asked; otherwise the high watermark, which an answer with records brings along."""
+        if cached:
+            return (0, len(self.log)) if self.answered else (-1001, -1001)
+        return 0, self.stable
 
     def assign(self, partitions: list[Any]) -> None:
         self.at = partitions[0].offset
@@ -85,8 +102,11 @@ class Lane:
     def poll(self, _timeout: float) -> Message | None:
         assert self.at is not None
         self.clock.now += self.poll_seconds
-        if self.at == self.stuck_at or self.at >= len(self.log):
+        if self.at == self.stuck_at:
             return None
+        self.answered = True
+        if self.at >= self.stable:
+            return EndOfPartition(self.at, b"", None)
         found = self.log[self.at]
         self.at += 1
         if found is None:
@@ -190,3 +210,23 @@ def test_a_lane_of_holes_alone_holds_no_record(clock: Clock) -> None:
     lane.log = [None] * 1000
     assert read_last(lane, "s.ledger", 0) is None
     assert read_lane(lane, "s.ledger", 0) == []
+
+
+@pytest.mark.parametrize("batches", [0, 3])
+def test_a_fenced_lane_that_hides_what_is_behind_a_foreign_transaction_is_not_decided_upon(
+    clock: Clock, batches: int
+) -> None:
+    lane = a_lane(clock, batches)
+    lane.hidden_from = len(lane.log)
+    lane.write(held(batches))
+    with pytest.raises(LedgerUndecided, match=f"up to {lane.hidden_from} of {len(lane.log)}") as undecided:
+        read_last(lane, "s.ledger", 0)
+    assert undecided.value.restart_may_help
+    before = held(batches - 1) if batches else None
+    assert read_last(lane, "s.ledger", 0, fenced=False) == before
+
+
+def test_a_lane_that_was_never_written_to_is_empty_once_kafka_has_said_so(clock: Clock) -> None:
+    lane = Lane(clock)
+    assert read_last(lane, "s.ledger", 0) is None
+    assert lane.answered

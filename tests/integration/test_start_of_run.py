@@ -13,6 +13,7 @@ from ckpt_stream import start_of_run, topics
 from ckpt_stream.decision import Intent, Reconciliation
 from ckpt_stream.errors import Fenced, ForeignLedger, LedgerLost, LedgerUndecided
 from ckpt_stream.ledger import ANCHOR, LedgerRecord, digest, ledger_topic, transactional_id
+from ckpt_stream.ledger_reader import open_reader, read_last
 from ckpt_stream.start_of_run import Start, begin, checkpoint_end, compare, read_ledger_ends
 from ckpt_stream.topics import Topics
 from tests.ckpt_stream.moving import QUERY, MovingCheckpoint, offsets
@@ -223,3 +224,17 @@ def test_an_open_transaction_is_what_keeps_the_ledger_from_being_settled(world: 
     assert not under_test.topics.settle(under_test.ledger)
     stuck.abort_transaction(30)
     assert under_test.topics.settle(under_test.ledger)
+
+
+@pytest.mark.parametrize("batches", [0, 3])
+def test_a_batch_behind_a_hanging_transaction_is_not_written_again(world: Callable[..., World], batches: int) -> None:
+    under_test = world(batches=batches)
+    stuck = under_test.write(under_test.record(9), by=f"{under_test.sink}-other", commit=False)
+    under_test.write(under_test.record(batches))
+    files = Files(batches, in_doubt=True)
+    with pytest.raises(LedgerUndecided):
+        under_test.begin(files)
+    with open_reader(under_test.kafka) as reader, pytest.raises(LedgerUndecided):
+        read_last(reader, under_test.ledger, 0)
+    stuck.abort_transaction(30)
+    assert under_test.begin(files).reconciliation.to_finish == ()
