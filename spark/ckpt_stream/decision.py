@@ -212,8 +212,37 @@ def _in_doubt(ledger: Sequence[LedgerRecord | None], here: Intent) -> Reconcilia
     for lane in range(before.lanes):
         decide(_anywhere(_lane(ledger, lane), before.lanes), lane, before)
     everything = tuple(range(here.lanes))
-    anchors = _anchors(ledger, here.lanes)
+    anchors = _anchors(ledger, here.lanes) if first is not None else _first_anchors(ledger, here)
     return Reconciliation(line + _change(first, anchors, here.lanes), everything, anchors)
+
+
+def _first_anchors(ledger: Sequence[LedgerRecord | None], here: Intent) -> Anchors | None:
+    """The very first batch is in doubt, and nothing tells with how many lanes it was begun, except that it was only one.
+
+    Anchored before that batch, an attempt of a former driver with other lanes finds how many there are now.
+    """
+    if len(ledger) == here.lanes == 1:
+        return None
+    lanes = range(max(len(ledger), here.lanes))
+    at = LedgerRecord(
+        sink_id=here.sink_id,
+        query_id=here.query_id,
+        run_id="",
+        lane=0,
+        lanes=here.lanes,
+        batch=FIRST_BATCH - 1,
+        digest="",
+        start={},
+        end={},
+        records=0,
+        checksum=0,
+        topic=here.topic,
+        topic_id=here.topic_id,
+        application="",
+        time="",
+        kind=ANCHOR,
+    )
+    return Anchors(at, tuple(reversed(lanes)))
 
 
 def _refuse_half_a_rebuild(begun: Sequence[LedgerRecord], here: Intent) -> None:

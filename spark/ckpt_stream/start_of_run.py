@@ -13,7 +13,7 @@ from typing import Any
 
 from ckpt_stream.checkpoint_log import RESTORE, CheckpointLogError, parse_metadata, parse_offsets
 from ckpt_stream.damaged import naming
-from ckpt_stream.decision import Adoption, CheckpointEnd, Intent, Reconciliation, reconcile
+from ckpt_stream.decision import FIRST_BATCH, Adoption, CheckpointEnd, Intent, Reconciliation, reconcile
 from ckpt_stream.errors import Fenced, LedgerLost, LedgerUndecided
 from ckpt_stream.files import CheckpointFiles, ReadableFiles
 from ckpt_stream.ledger import ANCHOR, BATCH, LedgerRecord, Offsets, digest, ledger_topic, transactional_id
@@ -22,7 +22,7 @@ from ckpt_stream.ledger_reader import open_reader, read_last, undecided
 from ckpt_stream.ledger_safety import Durability, refuse_unsafe
 from ckpt_stream.log_ends import LOOKS, log_ends
 from ckpt_stream.run_record import ACCEPTED, ADOPTION, FORMAT, accepted_batch, now, parse
-from ckpt_stream.sink import LeftBatch
+from ckpt_stream.sink import LeftBatch, start_offsets
 from ckpt_stream.topics import Topic, Topics
 from ckpt_stream.transaction import Transaction
 
@@ -202,7 +202,7 @@ def begin(
         write_anchors(
             kafka,
             replace(intent, query_id=at.query_id, batch=at.batch, digest=at.digest),
-            at.end,
+            start_offsets(files, FIRST_BATCH) if at.batch < FIRST_BATCH else at.end,
             {lane: seen.last(lane) for lane in verdict.anchors.lanes},
             run_id=run_id,
             application=application,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -411,6 +412,26 @@ def test_a_foreign_record_beyond_the_lanes_of_the_first_batch_is_refused() -> No
 
 def test_the_lanes_of_a_first_batch_of_which_nothing_is_written_may_change() -> None:
     assert start(checkpoint_at(0, None), None, None, None, lanes=2).to_finish == (0, 1)
+
+
+@pytest.mark.parametrize(("partitions", "lanes"), [(3, 2), (2, 3), (1, 2), (2, 1), (2, 2)])
+def test_an_attempt_at_the_first_batch_with_other_lanes_finds_an_anchor_in_its_way(partitions: int, lanes: int) -> None:
+    verdict = start(checkpoint_at(0, None), *[None] * partitions, lanes=lanes)
+    assert verdict.anchors is not None
+    assert verdict.anchors.lanes == tuple(reversed(range(max(partitions, lanes))))
+    anchors = [replace(verdict.anchors.at, lane=lane) for lane in range(max(partitions, lanes))]
+    for anchor in anchors:
+        with pytest.raises(LanesChanged):
+            decide(anchor, anchor.lane, about_to_write(0, lanes + 1))
+        assert decide(anchor, anchor.lane, about_to_write(0, lanes)).action is Action.PRODUCE
+    assert start(checkpoint_at(0, None), *anchors, lanes=lanes).anchors is None
+    again = start(checkpoint_at(0, None), None, *anchors[1:], lanes=lanes + 1)
+    assert again.anchors is not None
+    assert again.anchors.at.lanes == lanes + 1
+
+
+def test_the_first_batch_of_one_lane_needs_no_anchor() -> None:
+    assert start(checkpoint_at(0, None), None).anchors is None
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 3), (3, 2)])

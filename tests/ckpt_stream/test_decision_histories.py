@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ckpt_stream.decision import Action, Adoption, CheckpointEnd, Intent, decide, reconcile
+from ckpt_stream.decision import FIRST_BATCH, Action, Adoption, CheckpointEnd, Intent, decide, reconcile
 from ckpt_stream.errors import Refused
 from ckpt_stream.ledger import ANCHOR, BATCH, LedgerRecord
 
@@ -119,7 +119,9 @@ class World:
             if self.ledger[lane] != seen[lane]:
                 raise AnchorFenced
             assert verdict.anchors is not None
-            self.ledger[lane] = replace(verdict.anchors.at, lane=lane, lanes=lanes, records=0, kind=ANCHOR)
+            at = verdict.anchors.at
+            end = at.end if at.batch >= FIRST_BATCH else {"source": {"0": self.checkpoint.start}}
+            self.ledger[lane] = replace(at, lane=lane, lanes=lanes, records=0, kind=ANCHOR, end=end)
         if dies_before_anchor is not None:
             return
         if self.checkpoint.query is None:
@@ -188,8 +190,7 @@ class World:
         self.done.clear()
 
     def die(self, *, leaves_attempts: bool = False) -> None:
-        # Before the very first commit there is nothing in the ledger that could tell an attempt of other lanes.
-        if leaves_attempts and self.lanes and self.in_doubt is not None and self.known:
+        if leaves_attempts and self.lanes and self.in_doubt is not None:
             intent = self.intent(self.lanes, self.in_doubt)
             self.attempts += (Attempt(lane, intent, self.slice_of(lane)) for lane in range(self.lanes))
         self.lanes = 0

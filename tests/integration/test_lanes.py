@@ -31,4 +31,4 @@ def test_a_batch_that_died_before_its_first_lane_committed_is_done_with_other_la
     assert under_test.values() == values
     assert {(r.lane, r.lanes) for r in under_test.ledger() if (r.batch, r.kind) == (batch, "batch")} == {(0, 2), (1, 2)}
     anchors = [(r.batch, r.lane, r.lanes) for r in under_test.ledger() if r.kind == ANCHOR]
-    assert anchors == ([(0, lane, 2) for lane in range(3)] if batch else [])
+    assert anchors == [(batch - 1, lane, 2) for lane in range(3)]
