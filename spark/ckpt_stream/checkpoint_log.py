@@ -159,3 +159,8 @@ def parse_initial_offsets(text: str, what: str = "sources/0/0") -> dict[str, dic
     if not isinstance(document, dict) or not all(isinstance(partitions, dict) for partitions in document.values()):
         raise CheckpointLogError(f"{what} holds no offsets: it is foreign. {RESTORE}")
     return document
+
+
+def initial_offsets(offsets: Mapping[str, Mapping[str, int]]) -> str:
+    """The text of ``sources/0/0`` with these start offsets."""
+    return f"\0v1\n{json.dumps(offsets)}"

@@ -16,6 +16,7 @@ from enum import Enum
 
 from ckpt_stream.errors import ForeignLedger, LanesChanged, LedgerAhead, LedgerLost, OtherInput, SinkRecreated
 from ckpt_stream.ledger import ANCHOR, LedgerRecord, ledger_topic
+from ckpt_stream.run_record import replaced
 
 FIRST_BATCH = 0
 
@@ -89,7 +90,9 @@ def decide(last: LedgerRecord | None, lane: int, intent: Intent) -> Decision:
             "The same batch number was planned over other source offsets: skipping it would lose records, writing it "
             "would double some.",
             "put the checkpoint back that wrote the ledger; for a stateless stream, start on an empty checkpoint folder "
-            'with `start="ledger"`.',
+            'with `start="ledger"`. If the batch was planned anew over an accepted loss while an attempt of a former driver '
+            f"was still alive, the checkpoint has the plan that is in the ledger: copy {replaced(batch, last.digest)} over "
+            f"offsets/{batch}, and delete offsets/.{batch}.crc where there is one.",
         )
     return Decision(Action.SKIP, None if last.kind == ANCHOR else last)
 

@@ -3,7 +3,8 @@
 ``<checkpoint>/_ckpt/runs/<run>.json`` one file per run; ``stop.json`` a request to stop; ``restarts/`` the restart history
 (see `restart_history`); ``poison.json`` records that made the application fail and count as consumed; ``adoption.json``
 the ledger that a new checkpoint took over; ``replays.json`` batches whose replay differed from what is in the sink;
-``accepted.json`` the one such batch that a user lets the stream finish all the same.
+``accepted.json`` the one such batch that a user lets the stream finish all the same; ``replaced/`` the former plans of
+batches that were planned anew over an accepted loss.
 
 This module is the format's one definition and imports neither Spark nor Kafka.
 """
@@ -30,6 +31,7 @@ POISON = f"{FOLDER}/poison.json"
 ADOPTION = f"{FOLDER}/adoption.json"
 REPLAYS = f"{FOLDER}/replays.json"
 ACCEPTED = f"{FOLDER}/accepted.json"
+REPLACED = f"{FOLDER}/replaced"
 
 STARTING, RUNNING, STOPPED, FINISHED, FAILED = "STARTING", "RUNNING", "STOPPED", "FINISHED", "FAILED"
 LIVE = (STARTING, RUNNING)
@@ -79,6 +81,11 @@ def run_name(started: datetime, token: str) -> str:
 def token_of(run: str) -> str:
     """The token in a run's name."""
     return run.partition("-")[2]
+
+
+def replaced(batch: int, digest: str) -> str:
+    """Where an entry of the offset log is kept when the batch was planned anew."""
+    return f"{REPLACED}/offsets-{batch}-{digest}"
 
 
 def path_of(run: str) -> str:

@@ -11,12 +11,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ckpt_stream.checkpoint_log import parse_commit, parse_offsets, with_offsets
+from ckpt_stream.checkpoint_log import initial_offsets, parse_commit, parse_offsets, with_offsets
 from ckpt_stream.config import StreamConfig
 from ckpt_stream.data_loss import Lost, behind, find_lost, in_words, not_accepted
 from ckpt_stream.errors import DataLost, StreamError
 from ckpt_stream.files import CheckpointFiles
-from ckpt_stream.ledger import Offsets
+from ckpt_stream.ledger import Offsets, digest
+from ckpt_stream.run_record import replaced
 from ckpt_stream.sink import start_offsets
 from ckpt_stream.start_of_run import checkpoint_end
 from ckpt_stream.topics import Topics
@@ -47,10 +48,8 @@ class SourceGap:
         return self._topics.partitions(self._config.source, self._config.source_pattern)
 
     def _position(self, batch: int | None) -> Offsets:
-        end = checkpoint_end(self._files)
-        if end.newest is None:
-            return {}  # nothing has been read yet: the start position decides
-        return start_offsets(self._files, _next(end.committed) if batch is None else batch)
+        # Before the first batch it is what the source has pinned; before that nothing, and the start position decides.
+        return start_offsets(self._files, _next(checkpoint_end(self._files).committed) if batch is None else batch)
 
     def refuse_unless_accepted(self, batch: int | None = None) -> tuple[Lost, ...]:
         """What is lost; raises DataLost if that is more than was accepted."""
@@ -77,6 +76,9 @@ class SourceGap:
         planned; else it is planned anew.
         """
         lost = self.refuse_unless_accepted()
+        if lost and checkpoint_end(self._files).newest is None:
+            self._begin_behind(lost)
+            return
         in_doubt = checkpoint_end(self._files).in_doubt
         if lost and in_doubt is not None and in_sink:
             yield GapBatch(in_doubt, as_planned=True)
@@ -91,6 +93,11 @@ class SourceGap:
         if checkpoint_end(self._files).committed != batch:
             raise StreamError(f"Batch {batch}, which passes over an accepted loss, has ended without being committed.")
 
+    def _begin_behind(self, lost: tuple[Lost, ...]) -> None:
+        """No batch was planned yet, so none has to pass over what was lost: the source begins behind it."""
+        self._files.write("sources/0/0", initial_offsets(behind(start_offsets(self._files, 0), lost)))
+        log.warning("the first batch begins behind the accepted loss of %s", in_words(lost))
+
     def _plan(self, lost: tuple[Lost, ...]) -> int:
         """Write the offset log's entry of a batch that holds what was lost, and nothing else."""
         batch = _next(checkpoint_end(self._files).committed)
@@ -102,6 +109,9 @@ class SourceGap:
         if batch > 0 and (done := self._files.read(f"commits/{last}")):
             watermark = max(watermark, parse_commit(done, f"commits/{last}").next_watermark_ms)
         ends = behind(start_offsets(self._files, batch), lost)
+        if (before := self._files.read(f"offsets/{batch}")) is not None:
+            # An attempt of a former driver that is still alive may bring the batch into the sink as it was planned before.
+            self._files.write(replaced(batch, digest(before)), before)
         self._files.write(f"offsets/{batch}", with_offsets(text, ends, watermark, int(time.time() * 1000)))
         log.warning("batch %s passes over the accepted loss of %s", batch, in_words(lost))
         return batch

@@ -61,7 +61,9 @@ def test_a_stream_without_a_pinned_start_has_lost_nothing() -> None:
     assert gap(files, 9).find() == ()
 
 
-def test_the_plan_of_a_batch_in_doubt_that_is_planned_anew_is_kept_and_named_if_it_turns_out_to_be_in_the_ledger() -> None:
+def test_the_plan_of_a_batch_in_doubt_that_is_planned_anew_is_kept_and_named_if_it_turns_out_to_be_in_the_ledger() -> (
+    None
+):
     files = Files(begun=3)
     files.move(1)
     before = files.texts["offsets/3"]
