@@ -33,10 +33,17 @@ class Durability:
     replicas: tuple[tuple[int, ...], ...]
     #: Its configuration; None when this user may not ask.
     settings: Mapping[str, str] | None
+    #: Partitions with a replica that lacks records: it is away, or has been added by a reassignment that takes others away.
+    incomplete: frozenset[int] = frozenset()
 
     @property
     def fewest(self) -> int:
         return min(map(len, self.replicas), default=1)
+
+    @property
+    def certain(self) -> tuple[tuple[int, ...], ...]:
+        """The brokers of the partitions that are not being reassigned: those that are have old and new ones at once."""
+        return tuple(brokers for number, brokers in enumerate(self.replicas) if number not in self.incomplete)
 
     @property
     def in_sync(self) -> int:
@@ -67,9 +74,9 @@ def refuse_unsafe(ledger: Durability, sink: Durability) -> None:
 
 def _faults(ledger: Durability, sink: Durability) -> Iterator[tuple[str, str]]:
     """What is wrong, and the command against it."""
-    if ledger.fewest < sink.fewest:
-        wanted = max(sink.replicas, key=len)[: sink.fewest]
-        yield f"has {ledger.fewest} replica(s), the sink {sink.topic} has {sink.fewest}", _reassign(ledger, wanted)
+    as_sink = min(sink.certain, key=len, default=())
+    if ledger.fewest < len(as_sink):
+        yield f"has {ledger.fewest} replica(s), the sink {sink.topic} has {len(as_sink)}", _reassign(ledger, as_sink)
     if ledger.settings is None:
         return
     repairs: dict[str, str] = {}
@@ -83,11 +90,11 @@ def _faults(ledger: Durability, sink: Durability) -> Iterator[tuple[str, str]]:
             if (kept := ledger.settings.get(name, "-1")) != "-1":
                 found.append(f"has {POLICY}={ledger.settings[POLICY]} with {name}={kept}, which deletes batches")
                 repairs[POLICY] = "compact"
-    wanted_in_sync = min(sink.in_sync, max(ledger.fewest, sink.fewest))
+    wanted_in_sync = min(sink.in_sync, max(ledger.fewest, len(as_sink)))
     if ledger.in_sync < wanted_in_sync:
         found.append(f"has {IN_SYNC}={ledger.in_sync}, the sink {sink.topic} has {sink.in_sync}")
         repairs[IN_SYNC] = str(wanted_in_sync)
-    if ledger.settings.get(UNCLEAN) == "true":
+    if ledger.settings.get(UNCLEAN) == "true" and (sink.settings or {}).get(UNCLEAN) != "true":
         found.append(f"has {UNCLEAN}=true, so that a replica that lacks batches may become its leader")
         repairs[UNCLEAN] = "false"
     for what in found:

@@ -28,6 +28,8 @@ class Topic:
     partitions: int
     #: The brokers of each partition.
     replicas: tuple[tuple[int, ...], ...] = ()
+    #: Partitions of which not every replica is in sync.
+    incomplete: frozenset[int] = frozenset()
 
 
 class Topics:
@@ -63,10 +65,10 @@ class Topics:
                 error = self._lost[-1]  # why there was no answer
             raise sink_error(error, f"describe the topic {name}") from e
         self._partitions[name] = len(found.partitions)
-        replicas = tuple(
-            tuple(broker.id for broker in p.replicas) for p in sorted(found.partitions, key=lambda p: p.id)
-        )
-        return Topic(name, str(found.topic_id), len(found.partitions), replicas)
+        partitions = sorted(found.partitions, key=lambda p: p.id)
+        replicas = tuple(tuple(broker.id for broker in p.replicas) for p in partitions)
+        incomplete = frozenset(p.id for p in partitions if len(p.isr) < len(p.replicas))
+        return Topic(name, str(found.topic_id), len(partitions), replicas, incomplete)
 
     def _answer(self, future: Any) -> Any:
         """The answer; or, before the time is over, that Kafka does not know user or password.
@@ -191,7 +193,7 @@ class Topics:
             settings = patiently(ask, ASK_SECONDS, ("UNKNOWN_TOPIC_OR_PART",))
         except KafkaException as e:
             raise sink_error(e, f"describe the settings of {', '.join(t.name for t in topics)}") from e
-        return [Durability(t.name, t.replicas, found) for t, found in zip(topics, settings, strict=True)]
+        return [Durability(t.name, t.replicas, found, t.incomplete) for t, found in zip(topics, settings, strict=True)]
 
     def ensure_ledger(self, name: str, lanes: int, sink: Topic) -> Topic:
         """Make the ledger topic, at least as safe as the sink, or widen it; a partition once made stays."""

@@ -118,3 +118,22 @@ def test_a_new_ledger_is_at_least_as_safe_as_the_sink(
     settings = settings_of_new(sink, replicas)
     assert settings["min.insync.replicas"] == in_sync
     refuse_unsafe(Durability("orders.ledger", (tuple(range(1, replicas + 1)),), settings), sink)
+
+
+def test_a_sink_that_is_being_reassigned_does_not_make_its_ledger_unfit() -> None:
+    old_and_new = (1, 2, 3, 4, 5, 6)
+    moving = Durability("orders", (old_and_new, old_and_new), GOOD, frozenset({0, 1}))
+    refuse_unsafe(topic("orders.ledger", 3), moving)
+    one_by_one = Durability("orders", (old_and_new, (1, 2, 3)), GOOD, frozenset({0}))
+    refuse_unsafe(topic("orders.ledger", 3), one_by_one)
+
+
+def test_the_partitions_of_a_sink_that_do_not_move_still_say_how_many_replicas_there_should_be() -> None:
+    moving = Durability("orders", ((1, 2, 3, 4, 5, 6), (1, 2, 3)), GOOD, frozenset({0}))
+    assert "has 2 replica(s), the sink orders has 3" in refusal(topic("orders.ledger", 2), moving).found
+
+
+def test_a_ledger_may_have_unclean_elections_where_its_sink_has_them_too() -> None:
+    unclean = {"unclean_leader_election_enable": "true"}
+    refuse_unsafe(topic("orders.ledger", **unclean), topic("orders", **unclean))
+    refusal(topic("orders.ledger", **unclean), Durability("orders", ((1, 2, 3),), None))
