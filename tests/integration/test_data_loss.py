@@ -156,6 +156,23 @@ def test_a_first_batch_in_doubt_is_planned_anew_too(spark: Any, stream: Make, mo
     assert under_test.values() == between(4, 10)
 
 
+def test_a_stream_without_a_batch_begins_behind_an_accepted_loss(
+    spark: Any, stream: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_test = stream()
+    under_test.feed(*between(0, 10))
+    Fault(monkeypatch, 0, dies)
+    assert under_test.drive(spark, copy)[0] == 1
+    for name in ("0", ".0.crc"):
+        (under_test.checkpoint / "offsets" / name).unlink(missing_ok=True)
+    assert under_test.last_batch("offsets") is None
+    delete(under_test, 4)
+    refused(under_test, under_test.drive(spark, copy), f"{under_test.source}-0 offsets 0 to 3")
+    loss = accepted(Lost(under_test.source, 0, 0, 4))
+    assert under_test.drive(spark, copy, accepted_loss=loss)[0] == 0
+    assert under_test.values() == between(4, 10)
+
+
 @pytest.mark.parametrize("cut", [20, 40])
 def test_a_batch_in_doubt_that_is_in_the_sink_stays_as_it_was_planned(
     spark: Any, stream: Make, monkeypatch: pytest.MonkeyPatch, cut: int
