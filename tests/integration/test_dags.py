@@ -94,6 +94,8 @@ def examples(kafka: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[E
     airflow = AirflowStandalone(home, dags=DAGS, port=free_port(), kafka_config=kafka.client_config())
     with serving(lambda request: Answer()) as web_hook, pytest.MonkeyPatch.context() as environment:
         environment.setenv("CKPT_ALERTS", "web_hook")
+        # In the first minutes of an hour a DAG that is unpaused would also be run by its schedule.
+        environment.setenv("AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE", "False")
         airflow.start()
         found = Examples(airflow, kafka.client_config(), web_hook)
         try:
