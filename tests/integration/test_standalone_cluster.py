@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,11 +108,9 @@ def test_a_worker_killed_in_the_middle_of_a_batch_costs_no_record_and_doubles_no
 
 
 def test_a_lane_whose_input_is_lost_with_the_machine_that_held_it_is_written_whole_by_the_next_attempt(
-    cluster: StandaloneUnderTest, stream: Make
+    cluster: StandaloneUnderTest, stream: Make, tmp_path: Path
 ) -> None:
     """The other machine dies while a lane is in the middle of its input: Spark cannot fetch the rest, and does it all again."""
-    under_test = stream("copy_topic", partitions=16, lanes=3)
-    expected = feed(under_test, size=60_000)
     # Much more than a connection holds, fetched block by block: what the lane has not read is still on the other machine.
     fetching = {
         "spark.shuffle.readHostLocalDisk": "false",
@@ -124,18 +123,29 @@ def test_a_lane_whose_input_is_lost_with_the_machine_that_held_it_is_written_who
         # Spark ends the worker of a failed task; this one lives on, and could commit what it has.
         f"spark.executorEnv.{OUT_OF_REACH}": "1",
     }
-    with standing_still(under_test, cluster, batch=0, lane=0, conf=fetching) as (running, worker):
-        (other,) = (w for w in cluster.workers if w is not worker)
-        stopped = next(p for p in worker.family() if p.status() == psutil.STATUS_STOPPED)
-        other.kill()
-        stopped.resume()
-        ended = running.wait()
-    assert ended.code == 0, ended.log[-4000:]
-    assert "FetchFailed" in ended.log, "the lane had all of its rows when the other machine died"
-    logs = [file.read_text(errors="replace") for file in cluster.folder.glob("work/*/*/stderr")]
-    assert any("Spark ended the lane's input before it was complete" in log for log in logs)
-    assert under_test.values() == expected
-    assert sorted((r.batch, r.lane) for r in under_test.ledger()) == [(0, 0), (0, 1), (0, 2)]
+    caught = False
+    for number in range(5):
+        # Which blocks are on which machine is Spark's choice: until one had to be fetched that was lost.
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        cluster.start()
+        under_test = replace(stream("copy_topic", partitions=16, lanes=3), folder=folder)
+        expected = feed(under_test, size=60_000)
+        with standing_still(under_test, cluster, batch=0, lane=0, conf=fetching) as (running, worker):
+            (other,) = (w for w in cluster.workers if w is not worker)
+            stopped = next(p for p in worker.family() if p.status() == psutil.STATUS_STOPPED)
+            other.kill()
+            stopped.resume()
+            ended = running.wait()
+        assert ended.code == 0, ended.log[-4000:]
+        assert under_test.values() == expected
+        assert sorted((r.batch, r.lane) for r in under_test.ledger()) == [(0, 0), (0, 1), (0, 2)]
+        logs = [file.read_text(errors="replace") for file in cluster.folder.glob("work/*/*/stderr")]
+        caught = any("Spark ended the lane's input before it was complete" in log for log in logs)
+        if caught:
+            assert "FetchFailed" in ended.log
+            break
+    assert caught, "the lane had all of its rows each time the other machine died"
 
 
 @pytest.mark.slow
