@@ -9,10 +9,10 @@ __version__ = "0.1.0"
 #: What a DAG needs, by name. Loaded when asked for: Airflow imports this package before it is configured itself.
 _PUBLIC = {
     "Stream": "airflow_ckpt.streams.stream",
-    "NoRestart": "airflow_ckpt.streams.restart",
-    "FixedDelay": "airflow_ckpt.streams.restart",
-    "FailureRate": "airflow_ckpt.streams.restart",
-    "ExponentialDelay": "airflow_ckpt.streams.restart",
+    "NoRestart": "airflow_ckpt.streams.restart_strategies",
+    "FixedDelay": "airflow_ckpt.streams.restart_strategies",
+    "FailureRate": "airflow_ckpt.streams.restart_strategies",
+    "ExponentialDelay": "airflow_ckpt.streams.restart_strategies",
     "SparkStreamSubmitOperator": "airflow_ckpt.operators.submit",
     "SparkStreamResumeOperator": "airflow_ckpt.operators.resume",
     "SparkStreamSuperviseOperator": "airflow_ckpt.operators.supervise",
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from airflow_ckpt.operators.supervise import SparkStreamSuperviseOperator
     from airflow_ckpt.operators.verify import ExactlyOnceVerifyOperator
     from airflow_ckpt.sensors.progress import CheckpointProgressSensor
-    from airflow_ckpt.streams.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
+    from airflow_ckpt.streams.restart_strategies import ExponentialDelay, FailureRate, FixedDelay, NoRestart
     from airflow_ckpt.streams.stream import Stream
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_ckpt.streams.stream import Stream, is_template
+from airflow_ckpt.streams.stream import Stream
+from airflow_ckpt.streams.templates import is_template
 
 
 def stream_asset(stream: Stream) -> Any:
@@ -15,5 +16,5 @@ def stream_asset(stream: Stream) -> Any:
 
 
 def has_asset(stream: Stream) -> bool:
-    """An asset's name must be known when the DAG is parsed."""
+    """Whether the stream can have an asset: its name must be known when the DAG is parsed."""
     return not (is_template(stream.name) or is_template(stream.sink))

@@ -1,11 +1,121 @@
-"""The errors of this package. Each message says what was found, what is at stake, and what to type."""
+"""Every error of this package. A message says what was found, what would be lost or doubled, and the command that helps.
+
+What the library in Spark raises is in `ckpt_stream.errors`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class RefusalFinding(Protocol):
+    """What PreflightRefused needs of a `PreflightFinding`: this module imports nothing, so that each room can import it."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def temporary(self) -> bool: ...
+
 
 class CkptError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base of every error that this package raises on purpose."""
+
+    def __init__(self, *args: object, kind: str = "") -> None:
+        super().__init__(*args)
+        #: What is wrong, as a name that stays the same from version to version; empty where the class says enough.
+        self.kind = kind
+
+
+# What a user declares.
+
+
+class BadStream(CkptError, ValueError):
+    """A stream was declared in a way that cannot work."""
+
+
+class BadConnection(CkptError):
+    """A connection is missing or cannot be used for a stream."""
+
+
+class UnknownConnection(BadConnection):
+    """A connection was not found. In a triggerer this may also mean that Airflow did not answer the request for it."""
+
+
+# Starting, resuming and ending a stream.
+
+
+class PreflightRefused(CkptError):
+    """A start or resume was refused, because it would lose or double records or cannot work."""
+
+    def __init__(self, stream: str, findings: Sequence[RefusalFinding]) -> None:
+        self.stream, self.findings = stream, tuple(findings)
+        lines = "\n".join(f"  {finding}" for finding in findings)
+        kinds = ", ".join(f'"{f.kind}"' for f in findings)
+        super().__init__(f"{stream} was not started:\n{lines}\nTo start despite this: allow=[{kinds}]")
+
+    @property
+    def temporary(self) -> bool:
+        """Whether the same start may be safe a little later."""
+        return all(finding.temporary for finding in self.findings)
+
+    def __reduce__(self) -> tuple[type[PreflightRefused], tuple[str, tuple[RefusalFinding, ...]]]:
+        return type(self), (self.stream, self.findings)
+
+
+#: Why a stream is given up: its restart strategy allows no more restarts, or none can cure its failure.
+NO_MORE_RESTARTS, NO_CURE = "no_more_restarts", "no_cure"
+
+
+class GivenUp(CkptError):
+    """The stream has failed for good: the restart strategy allows no more restarts, or none can help."""
+
+    def __init__(self, message: str, kind: str = NO_MORE_RESTARTS) -> None:
+        super().__init__(message, kind=kind)
+
+
+class RunnerError(CkptError):
+    """The driver could not be started, asked or ended."""
+
+
+class SubmitFailed(RunnerError):
+    """spark-submit ended without a driver."""
+
+
+class StillAlive(RunnerError):
+    """A driver was to be killed and may still be running: no other driver is started beside it."""
+
+
+class KubernetesApiError(RunnerError):
+    """The Kubernetes API server answered with an error, or did not answer (status 0)."""
+
+    def __init__(self, message: str, status: int = 0, is_not_found: bool = False) -> None:
+        super().__init__(message)
+        self.status, self.is_not_found = status, is_not_found
+
+
+class NotPrivate(RunnerError):
+    """A file or folder of a driver can be read or written by other users."""
+
+
+# Verifying a sink.
+
+
+class ScanStuck(CkptError):
+    """The sink could not be read to the end."""
+
+
+class TooManyIds(CkptError):
+    """There are more record ids than may be kept in memory."""
+
+
+# The stack on one machine.
 
 
 class StackError(CkptError):
     """The embedded stack (jars, Kafka, Airflow) cannot be brought into the wanted state."""
+
+
+class IvyFailed(StackError):
+    """Ivy could not deliver all jars. The message says why, and what to do."""

@@ -1,4 +1,4 @@
-"""A stream's numbers through Airflow's own metrics (StatsD or OpenTelemetry)."""
+"""A stream's metrics, sent with Airflow's own (StatsD or OpenTelemetry)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def report(status: StreamStatus) -> None:
 
 
 def count(event: str, stream: str) -> None:
-    """Count an event: resumed, given_up, verified, violated."""
+    """Count an event of a stream, such as resumed or violated."""
     from airflow.providers.common.compat.sdk import Stats
 
     Stats.incr(f"{PREFIX}.{event}", tags={"stream": stream})

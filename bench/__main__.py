@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import sink, triggers, verify
-from bench.stack import kafka, spark_session
+from bench.broker_and_spark import kafka, spark_session
 
 PARTS = ("verify", "small", "throughput", "triggers")
 
@@ -25,13 +25,13 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="the parts to measure")
     options = parser.parse_args()
 
-    def say(text: str) -> None:
+    def announce(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
     result: dict[str, Any] = {}
     if "verify" in options.only:
         with kafka() as cluster:
-            reading = verify.rates(cluster, options.records, options.rounds, say)
+            reading = verify.rates(cluster, options.records, options.rounds, announce)
         result["verify_rate_vs_plain_consumer"] = round(reading["verify"] / reading["plain"], 3)
         result["verify_memory_growth_mb"] = round(reading["memory_growth_mb"], 1)
     if {"small", "throughput"} & set(options.only):
@@ -39,15 +39,15 @@ def main() -> None:
         rates: dict[str, float] = {}
         with kafka() as cluster, spark_session() as spark:
             if "small" in options.only:
-                small = sink.small_batches(spark, cluster, options.batches, 1000, options.lanes, say)
+                small = sink.small_batches(spark, cluster, options.batches, 1000, options.lanes, announce)
             if "throughput" in options.only:
-                rates = sink.throughput(spark, cluster, options.records, options.lanes, options.rounds, say)
+                rates = sink.throughput(spark, cluster, options.records, options.lanes, options.rounds, announce)
         show(rates, small)
         result.update(ratios(rates, small, [str(n) for n in options.lanes]))
     # Last: it brings Airflow into this process, which writes a log, and clients that live on.
     if "triggers" in options.only:
         with kafka() as cluster:
-            result["triggers"] = triggers.watch(cluster, say)
+            result["triggers"] = triggers.watch(cluster, announce)
     print(json.dumps(result))
 
 

@@ -1,6 +1,6 @@
 """This sink against Spark's own at-least-once sink, in one run, on the same data and broker.
 
-(a) throughput: many records, AvailableNow, one batch; (b) time per small batch. Spark's own sink is the plain
+(a) throughput: many records, AvailableNow, one batch; (b) time per small batch. Spark's own sink is
 ``writeStream.format("kafka")``, with the same source options and the same cores.
 """
 
@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from airflow_ckpt.local.kafka import KafkaCluster
-from bench.stack import fill, new_topic
-from ckpt_stream.config import StreamConfig
-from ckpt_stream.source import read
+from airflow_ckpt.local.announcements import Announce
+from airflow_ckpt.local.kafka.cluster import KafkaCluster
+from bench.broker_and_spark import fill, new_topic
+from ckpt_stream.protocol.settings.config import StreamConfig
+from ckpt_stream.spark.source import read
 
 PARTITIONS = 4
 
@@ -24,9 +25,11 @@ def copy(events: Any) -> Any:
     return events.select("key", "value")
 
 
-def ours(spark: Any, cluster: KafkaCluster, source: str, folder: Path, **settings: Any) -> tuple[float, Any]:
-    """Seconds from start to end of a drain, and the run record."""
-    from ckpt_stream.driver import Driver
+def drain_to_this_sink(
+    spark: Any, cluster: KafkaCluster, source: str, folder: Path, **settings: Any
+) -> tuple[float, Any]:
+    """Copy the source once through this sink: the seconds it took, and the run record."""
+    from ckpt_stream.driver.driver import Driver
 
     sink = new_topic(cluster, "ours", PARTITIONS)
     config = StreamConfig(
@@ -42,8 +45,10 @@ def ours(spark: Any, cluster: KafkaCluster, source: str, folder: Path, **setting
     return seconds, driver.record
 
 
-def sparks_own(spark: Any, cluster: KafkaCluster, source: str, folder: Path, **settings: Any) -> tuple[float, Any]:
-    """The same with Spark's Kafka sink."""
+def drain_to_sparks_sink(
+    spark: Any, cluster: KafkaCluster, source: str, folder: Path, **settings: Any
+) -> tuple[float, Any]:
+    """The same through Spark's own Kafka sink: the seconds, and Spark's progress reports."""
     sink = new_topic(cluster, "sparks", PARTITIONS)
     kafka = cluster.client_config()
     config = StreamConfig(
@@ -65,28 +70,28 @@ def sparks_own(spark: Any, cluster: KafkaCluster, source: str, folder: Path, **s
 
 
 def throughput(
-    spark: Any, cluster: KafkaCluster, records: int, lanes: list[int], rounds: int, say: Any
+    spark: Any, cluster: KafkaCluster, records: int, lanes: list[int], rounds: int, announce: Announce
 ) -> dict[str, float]:
     """Records per second of one large batch; the best of a few rounds, taken in turn."""
     source = new_topic(cluster, "source", PARTITIONS)
-    say(f"writing {records:,} records")
+    announce(f"writing {records:,} records")
     fill(cluster, source, records)
     best: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="ckpt-bench-") as folder:
         for number in range(rounds):
             for name in ("spark", *map(str, lanes)):
-                run = sparks_own if name == "spark" else ours
+                drain_to = drain_to_sparks_sink if name == "spark" else drain_to_this_sink
                 settings = {} if name == "spark" else {"lanes": int(name), "transaction_timeout": 300}
-                seconds, _ = run(spark, cluster, source, Path(folder), **settings)
+                seconds, _ = drain_to(spark, cluster, source, Path(folder), **settings)
                 label = "Spark's own sink" if name == "spark" else f"this sink, {name} lane(s)"
-                say(f"round {number + 1}: {label}: {seconds:.2f} s, {records / seconds:,.0f} records/s")
+                announce(f"round {number + 1}: {label}: {seconds:.2f} s, {records / seconds:,.0f} records/s")
                 key = str(name)
                 best[key] = min(best.get(key, float("inf")), seconds)
     return {key: records / seconds for key, seconds in best.items()}
 
 
 def small_batches(
-    spark: Any, cluster: KafkaCluster, batches: int, size: int, lanes: list[int], say: Any
+    spark: Any, cluster: KafkaCluster, batches: int, size: int, lanes: list[int], announce: Announce
 ) -> dict[str, float]:
     """Median milliseconds per small batch, as Spark reports it (triggerExecution), the first few left out."""
     source = new_topic(cluster, "source", PARTITIONS)
@@ -96,15 +101,17 @@ def small_batches(
         for name in ("spark", *map(str, lanes)) * 2:
             settings: dict[str, Any] = {"max_offsets_per_batch": size}
             if name == "spark":
-                _, progress = sparks_own(spark, cluster, source, Path(folder), **settings)
+                _, progress = drain_to_sparks_sink(spark, cluster, source, Path(folder), **settings)
                 times = [p["durationMs"]["triggerExecution"] for p in progress if p["numInputRows"]]
             else:
-                _, record = ours(spark, cluster, source, Path(folder), lanes=int(name), **settings)
+                _, record = drain_to_this_sink(spark, cluster, source, Path(folder), lanes=int(name), **settings)
                 times = [b["durations_ms"]["triggerExecution"] for b in record.batches if b["input_rows"]]
                 last = record.batches[-1]["lanes"][0]
-                say("   last batch, lane 0: " + ", ".join(f"{k} {v:.1f}" for k, v in last.items() if k.endswith("_ms")))
+                announce(
+                    "   last batch, lane 0: " + ", ".join(f"{k} {v:.1f}" for k, v in last.items() if k.endswith("_ms"))
+                )
             median = statistics.median(times[5:])
             label = "Spark's own sink" if name == "spark" else f"this sink, {name} lane(s)"
-            say(f"{label}: {len(times)} batches of {size}, median {median:.0f} ms")
+            announce(f"{label}: {len(times)} batches of {size}, median {median:.0f} ms")
             medians[str(name)] = min(medians.get(str(name), float("inf")), median)
     return medians

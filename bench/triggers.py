@@ -1,4 +1,4 @@
-"""A thousand checkpoints watched by one event loop: what it costs, and whether a look ever blocks the loop."""
+"""A thousand checkpoints watched by one event loop: what it costs, and whether a look at a checkpoint ever blocks the loop."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from airflow_ckpt.local.kafka import KafkaCluster
-from bench.stack import new_topic
-from ckpt_stream import run_record as records
-from ckpt_stream.lease import this_driver
-from ckpt_stream.run_record import RunRecord
+from airflow_ckpt.local.announcements import Announce
+from airflow_ckpt.local.kafka.cluster import KafkaCluster
+from bench.broker_and_spark import new_topic
+from ckpt_stream.protocol.run_files import record_files, run_record
+from ckpt_stream.protocol.run_files.process_identity import this_driver
+from ckpt_stream.protocol.run_files.run_record import RunRecord
 
 STREAMS = 1000
 POLL_SECONDS = 10.0
 WATCH_SECONDS = 40.0
-#: As Airflow's triggerer does: it warns when the loop did not come by for 0.2 s.
+#: As Airflow's triggerer does, which warns when its loop was blocked for 0.2 s.
 TICK_SECONDS = 0.05
 
 
@@ -31,23 +31,23 @@ def write_checkpoint(folder: Path, source: str) -> None:
         (folder / log).mkdir(parents=True)
         for batch in range(20):
             (folder / log / str(batch)).write_text(text)
-    run = RunRecord(run=records.run_name(datetime.now(UTC), "bench"), stream=folder.name, token="bench")  # noqa: S106
+    run = RunRecord(run=run_record.run_name(datetime.now(UTC), "bench"), stream=folder.name, token="bench")  # noqa: S106
     run.driver = this_driver(0)
     run.heartbeat_seconds = 3600.0
-    run.enter(records.STARTING)
-    run.enter(records.RUNNING)
-    run.heartbeat = records.now()
+    run.enter(run_record.STARTING)
+    run.enter(run_record.RUNNING)
+    run.heartbeat = record_files.now()
     (folder / "_ckpt" / "runs").mkdir(parents=True)
     (folder / run.path).write_text(run.to_json())
 
 
-def watch(cluster: KafkaCluster, say: Callable[[str], None], streams: int = STREAMS) -> dict[str, Any]:
+def watch(cluster: KafkaCluster, announce: Announce, streams: int = STREAMS) -> dict[str, Any]:
     """CPU share of the process and the longest time the loop was blocked, while every stream is looked at."""
     source = new_topic(cluster, "source", 1)
     with tempfile.TemporaryDirectory(prefix="ckpt-bench-") as folder:
         for number in range(streams):
             write_checkpoint(Path(folder) / f"stream-{number}", source)
-        say(f"watching {streams} checkpoints, each every {POLL_SECONDS:g} s")
+        announce(f"watching {streams} checkpoints, each every {POLL_SECONDS:g} s")
         return asyncio.run(_watch(cluster, Path(folder), source, streams))
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
 from typing import Any
 
 import psutil
 
-from airflow_ckpt.kafka.offsets import admin_client, ends_of
-from airflow_ckpt.local.kafka import KafkaCluster
-from airflow_ckpt.verify.readers import scan_sums
-from airflow_ckpt.verify.sink_scan import AT_ONCE, Boundaries, reader_settings
-from bench.stack import fill, new_topic
+from airflow_ckpt.local.kafka.cluster import KafkaCluster
+from airflow_ckpt.verify.scan.sink_scan import AT_ONCE, Boundaries, reader_settings, scan
+from bench.broker_and_spark import fill, new_topic
+from ckpt_stream.kafka.admin_client import admin_client
+from ckpt_stream.kafka.ask_topic_ends import topic_ends
 
 #: Batches into which the topic is divided for the scan, as a ledger would.
 BATCHES = 100
@@ -35,7 +34,7 @@ def plain_count(kafka: dict[str, Any], topic: str, ends: dict[int, int]) -> floa
 
 
 class Memory:
-    """The most memory that this process and those it has started take while it is watched, in MB."""
+    """The most memory that this process takes while it is watched, in MB."""
 
     def __init__(self) -> None:
         self.peak = 0.0
@@ -53,11 +52,7 @@ class Memory:
     def _watch(self) -> None:
         here = psutil.Process()
         while not self._over.wait(0.05):
-            taken = 0
-            for process in (here, *(p for p in here.children() if p.name().startswith("python"))):
-                with suppress(psutil.NoSuchProcess):
-                    taken += process.memory_info().rss
-            self.peak = max(self.peak, taken / 2**20)
+            self.peak = max(self.peak, here.memory_info().rss / 2**20)
 
 
 def rates(cluster: KafkaCluster, records: int, rounds: int, say: Any) -> dict[str, float]:
@@ -65,19 +60,19 @@ def rates(cluster: KafkaCluster, records: int, rounds: int, say: Any) -> dict[st
     kafka = cluster.client_config()
     topic = new_topic(cluster, "verify", 4)
     fill(cluster, topic, records)
-    found = ends_of(admin_client(kafka), topic)
+    found = topic_ends(admin_client(kafka), topic)
     if found is None:
         raise RuntimeError("the topic vanished")
     ends = dict(found.stable)
     boundaries = Boundaries({p: [end * b // BATCHES for b in range(BATCHES)] for p, end in ends.items()})
     start = dict.fromkeys(ends, 0)
     with Memory() as part:
-        scan_sums(kafka, topic, start, {p: end // 2 for p, end in ends.items()}, boundaries)
+        scan(kafka, topic, start, {p: end // 2 for p, end in ends.items()}, boundaries)
     plain = checked = float("inf")
     for number in range(rounds):
         plain = min(plain, plain_count(kafka, topic, ends))
         with Memory() as whole:
-            result = scan_sums(kafka, topic, start, ends, boundaries)
+            result = scan(kafka, topic, start, ends, boundaries)
         if result.records != records:
             raise RuntimeError(f"the scan saw {result.records} of {records} records")
         checked = min(checked, result.seconds)

@@ -13,12 +13,12 @@ from airflow.sdk.exceptions import AirflowFailException
 from streams import CHECKPOINTS, RETRY
 
 from airflow_ckpt import ExactlyOnceVerifyOperator, FixedDelay, SparkStreamSuperviseOperator, Stream
-from airflow_ckpt.kafka.fill import fill
-from ckpt_stream.crash import BETWEEN_LANES, DRIVER_POINTS, POINTS
-from ckpt_stream.ledger import ledger_topic
+from airflow_ckpt.examples.fill_topic import fill
+from ckpt_stream.protocol.crash_points import BETWEEN_LANES, DRIVER_POINTS, POINTS
+from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
 
 NAME = "crash_drill_{{ dag_run.run_after.strftime('%Y%m%dT%H%M%S') }}"
-#: Made by whoever dies, so that nobody dies twice.
+#: The process that is killed writes this file, so that no process is killed a second time.
 HIT = f"{tempfile.gettempdir()}/{NAME}.hit"
 
 with DAG(
@@ -33,11 +33,11 @@ with DAG(
     params={
         "point": Param(
             "after_last_lane", type="string", enum=list(POINTS), title="Crash point",
-            description="Where in the life of a batch the process dies, in the order in which a batch passes them. "
-            f"On a cluster, where others write: {', '.join(DRIVER_POINTS)}.",
+            description="The point of a batch at which the process is killed, in the order in which a batch passes them. "
+            f"On a cluster, where executors write: {', '.join(DRIVER_POINTS)}.",
         ),
         "kill": Param(
-            "both", type="string", enum=["driver", "worker", "both"], title="Who dies",
+            "both", type="string", enum=["driver", "worker", "both"], title="Process to kill",
             description="The driver, the Python worker that writes, or both.",
         ),
         "lanes": Param(1, type="integer", minimum=1, maximum=16, description="Transactions per batch; between_lanes needs two."),
@@ -64,10 +64,10 @@ with DAG(
     )
 
     @task
-    def light_the_fire(source: str, sink: str, params: dict[str, int]) -> int:
-        """Scratch topics, and records in the source: a second try adds what the first has not sent."""
+    def create_input(source: str, sink: str, params: dict[str, int]) -> int:
+        """Create topics, and send records to the source: a second try sends what the first has not sent."""
         if params["point"] == BETWEEN_LANES and params["lanes"] < 2:
-            raise AirflowFailException("between_lanes is a point of the second lane: ask for two or more")
+            raise AirflowFailException("between_lanes is a point of the second lane: choose two lanes or more")
         admin = KafkaAdminClientHook(stream.kafka_conn_id)
         admin.create_topic([(source, 2, -1), (sink, 2, -1)])
         producer = KafkaProducerHook(stream.kafka_conn_id).get_producer()
@@ -78,16 +78,16 @@ with DAG(
     verify = ExactlyOnceVerifyOperator(task_id="verify", stream=stream, count_aborted=True)
 
     @task
-    def was_it_a_drill(declared: dict, verdict: dict, records: int, params: dict[str, str]) -> str:
-        """A drill in which nobody died proves nothing."""
+    def check_drill(declared: dict, verdict: dict, records: int, params: dict[str, str]) -> str:
+        """Fail if no process was killed: then the drill has proven nothing."""
         from airflow_ckpt.hooks.stream import StreamHook
-        from airflow_ckpt.streams.restarts import read_history
+        from ckpt_stream.protocol.run_files.restart_entries import read_history
 
-        files = StreamHook(Stream.from_dict(declared)).get_conn().sources.files
+        files = StreamHook(Stream.from_dict(declared)).get_conn().access.files
         deaths = [entry for entry in read_history(files) if entry["kind"] == "restart"]
         if not deaths:
             raise AirflowFailException(
-                f"nobody died at {params['point']}; on a cluster choose one of {', '.join(DRIVER_POINTS)}"
+                f"no process was killed at {params['point']}; on a cluster choose one of {', '.join(DRIVER_POINTS)}"
             )
         if verdict["sink_committed"] != records:
             raise AirflowFailException(f"{records} records went in, {verdict['sink_committed']} came out")
@@ -97,16 +97,16 @@ with DAG(
 
     @task
     def clean_up(declared: dict, hit: str) -> None:
-        """A drill that went well leaves its checkpoint, with the verdict, and nothing else."""
+        """After a successful drill delete everything but the checkpoint, which holds the verdict."""
         scratch = Stream.from_dict(declared)
         topics = [*scratch.config.source, scratch.sink, ledger_topic(scratch.config.sink_id)]
         admin = KafkaAdminClientHook(scratch.kafka_conn_id)
-        # A first try may have deleted some.
+        # An earlier try may have deleted some of them.
         there = admin.get_conn.list_topics(timeout=30).topics
         if found := [topic for topic in topics if topic in there]:
             admin.delete_topic(found)
         Path(hit).unlink(missing_ok=True)
 
-    records = light_the_fire(f"{NAME}_source", f"{NAME}_sink")
+    records = create_input(f"{NAME}_source", f"{NAME}_sink")
     declared = stream.as_dict()
-    records >> run >> verify >> was_it_a_drill(declared, verify.output, records) >> clean_up(declared, HIT)
+    records >> run >> verify >> check_drill(declared, verify.output, records) >> clean_up(declared, HIT)

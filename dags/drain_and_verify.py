@@ -1,4 +1,4 @@
-"""Streaming as a scheduled job: process what has arrived, end, and prove that all of it is in the sink once."""
+"""Streaming as a scheduled job: process new input, end, and prove that each record is in the sink exactly once."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ with DAG(
         "since": Param(
             "last", type="string", enum=["last", "start"], title="Verify from",
             values_display={"last": "where the last verification ended", "start": "the first batch"},
-            description="From the first batch also finds what was changed since. The ledger keeps the newest 1,000 batches.",
+            description="From the first batch: also finds later changes of the sink. The ledger keeps the newest 1,000 batches.",
         ),
         "depth": Param(
             "sink", type="string", enum=["ledger", "sink", "recompute"], title="Depth of the verification",
             values_display={
                 "ledger": "ledger: the bookkeeping",
                 "sink": "sink: every committed record is read",
-                "recompute": "recompute: all of the source is computed again and compared with the sink",
+                "recompute": "recompute: the output is computed from the source again and compared with the sink",
             },
-            description="Ledger is quick; sink includes it; recompute trusts no ledger and begins at the first record.",
+            description="ledger is fast; sink includes it; recompute does not use the ledger and begins at the first record.",
         ),
     },
 ) as dag:  # fmt: skip

@@ -1,4 +1,4 @@
-"""Count requests per IP from Kafka to Kafka: submit, see it move, verify; if something fails, resume and verify again."""
+"""Count requests per IP from Kafka to Kafka: submit, wait for progress, verify; after a failure resume and verify again."""
 
 from __future__ import annotations
 
@@ -56,21 +56,21 @@ with DAG(
             description="Progress counts as made when the run has committed so many batches.",
         ),
         "progress_minutes": Param(
-            10, type="number", minimum=0.1, maximum=1440, title="Patience, minutes", section="Checks",
+            10, type="number", minimum=0.1, maximum=1440, title="Time for progress, minutes", section="Checks",
             description="How long to wait for that progress before it counts as a failure.",
         ),
         "since": Param(
             "last", type="string", enum=["last", "start"], title="Verify from", section="Checks",
             values_display={"last": "where the last verification ended", "start": "the first batch"},
-            description="The ledger keeps the newest 1,000 batches: from the first one is for streams that are young.",
+            description="The ledger keeps the newest 1,000 batches: verify from the first batch only while there are fewer.",
         ),
         "stop_afterwards": Param(
             False, type="boolean", title="Stop the stream afterwards", section="Checks",
-            description="Off: the stream goes on when this run is over, as streams do.",
+            description="Off: the stream runs on after this DAG run.",
         ),
         "crash": Param(
             "", type=["null", "string"], pattern=r"^\s*($|[\[{])", title="Crash orders (fire drill)", section="Fire drill",
-            description="JSON for CKPT_CRASH: where the driver is to kill itself. Empty: nowhere.",
+            description="JSON for CKPT_CRASH: the point at which the driver kills itself. Empty: never.",
         ),
     },
 ) as dag:  # fmt: skip
@@ -99,15 +99,15 @@ with DAG(
     catch_up = SparkStreamSuperviseOperator(
         task_id="catch_up", stream=stream, until="drained", start=False, deferrable=True
     )
-    # The same range as the first time: what was reported then is not forgotten.
+    # The same range as the first verification, so that its findings are found again.
     since = "{{ (ti.xcom_pull(task_ids='verify', key='verdict') or {}).get('since', params.since) }}"
     verify_again = ExactlyOnceVerifyOperator(task_id="verify_again", stream=stream, since=since, count_aborted=True)
-    # The run is as good as its last verification.
+    # The DAG run succeeds if its last verification does.
     verified = EmptyOperator(task_id="verified", trigger_rule="one_success")
 
     @task.short_circuit(trigger_rule="all_done")
     def stop_wanted(params: dict[str, object]) -> bool:
-        """Whether the form says that the stream is to end with this run."""
+        """Whether the form asks to stop the stream at the end of this run."""
         return bool(params["stop_afterwards"])
 
     stop = SparkStreamStopOperator(task_id="stop", stream=stream, deferrable=True)

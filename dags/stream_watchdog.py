@@ -1,6 +1,6 @@
-"""Look after every declared stream: how is it, could it be resumed safely, resume it if it is broken, verify what is new.
+"""For every declared stream: check its status and whether a resume is safe, resume it if it is broken, verify new batches.
 
-Whoever is named in `ALERTS` (streams.py) is told of failures, restarts, risks and verdicts, and of tasks that fail here.
+The notifiers in `ALERTS` (streams.py) get failures, restarts, risks and verdicts, and the tasks of this DAG that fail.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from streams import ALERTS, RETRY, WATCHED
 
 from airflow_ckpt import ExactlyOnceVerifyOperator, SparkStreamResumeOperator, Stream
 from airflow_ckpt.hooks.stream import StreamHook
-from airflow_ckpt.notifications.tell import AT_RISK, tell
+from airflow_ckpt.notifications.events import AT_RISK, send_event
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ with DAG(
     params={
         "stream": Param(
             "all", type="string", enum=["all", *(stream.name for stream in WATCHED)], title="Stream",
-            description="Which stream to look after this time. One that was never started is left alone.",
+            description="The streams of this run. A stream that was never started is skipped.",
         ),
         "max_lag_minutes": Param(
             30, type="number", minimum=0, maximum=10080, title="Lag to alert at, minutes",
@@ -40,41 +40,44 @@ with DAG(
         "depth": Param(
             "sink", type="string", enum=["ledger", "sink"], title="Depth of the verification",
             values_display={"ledger": "ledger: the bookkeeping", "sink": "sink: every new committed record is read"},
-            description="What is verified of the batches that are new since the last time at this depth.",
+            description="How the batches since the last verification at this depth are verified.",
         ),
         "since": Param(
             "last", type="string", pattern=r"^(last|start|\d+)$", title="Verify from",
-            description="last: what is new. A batch number, for one stream: go on from there, for instance behind a "
-            "violation that is known.",
+            description="last: new batches. A batch number, for one stream: verify from there, for example after a known "
+            "violation.",
         ),
     },
 ) as dag:  # fmt: skip
     for stream in WATCHED:
 
         @task_group(group_id=stream.name)
-        def look_after(stream: Stream = stream) -> None:
+        def watch(stream: Stream = stream) -> None:
             @task.short_circuit(task_id="status")
             def status(params: dict[str, Any], **context: Any) -> bool:
-                """Say how the stream is and what is in its way; go on only if it is meant and was ever started."""
+                """Log the status and the risks; skip the other tasks for a stream that is not chosen or was never started."""
                 if params["stream"] not in ("all", stream.name):
                     return False
                 if params["stream"] == "all" and params["since"].isdecimal():
-                    raise AirflowFailException("a batch number is one stream's: choose the stream in the form too")
+                    raise AirflowFailException(
+                        "a batch number belongs to one stream: choose the stream in the form too"
+                    )
                 control = StreamHook(stream, by="stream_watchdog").get_conn()
-                found = control.status(lag_seconds=True)
+                look = control.look_before_start(lag_seconds=True)
+                found = look.status
                 log.info("%s", found.line())
                 if found.state == "NEW":
                     return False
-                risks = [str(finding) for finding in control.risks(found)]
+                risks = [str(finding) for finding in control.risks(look)]
                 late = (found.lag_seconds or 0) > params["max_lag_minutes"] * 60
                 if late and found.state not in ("STOPPED", "FINISHED"):
                     risks.append(f"too far behind: {found.line()}")
                 for risk in risks:
                     log.warning("at risk: %s", risk)
-                    tell(ALERTS, context, AT_RISK, stream.name, risk, found)
+                    send_event(ALERTS, context, AT_RISK, stream.name, risk, found)
                 return True
 
-            # One restart and ten minutes at most: the other streams wait for the next round.
+            # One restart and ten minutes at most: the next run of this DAG waits until this run has ended.
             resume = SparkStreamResumeOperator(
                 task_id="resume",
                 stream=stream,
@@ -86,7 +89,7 @@ with DAG(
             verify = ExactlyOnceVerifyOperator(
                 task_id="verify", stream=stream, since="{{ params.since }}", depth="{{ params.depth }}", notify=ALERTS
             )
-            # Also what cannot be resumed is verified.
+            # A stream that cannot be resumed is verified too.
             status() >> [resume, verify]
 
-        look_after()
+        watch()

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from airflow_ckpt import FixedDelay, Stream, StreamWebhookNotifier
 
-#: Any place that Spark and Airflow both can reach: hdfs://, s3a://, gs://, abfss://, or a folder of this machine.
+#: Any storage that both Spark and Airflow can reach: hdfs://, s3a://, gs://, abfss://, or a folder of this machine.
 HOME = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
 CHECKPOINTS = os.environ.get("CKPT_CHECKPOINTS", f"file://{HOME}/checkpoints")
-#: Who is told when a stream needs somebody: `CKPT_ALERTS` names an `http` connection, see StreamWebhookNotifier.
+#: Notifiers for a stream that needs help: `CKPT_ALERTS` names `http` connections, see StreamWebhookNotifier.
 ALERTS = tuple(StreamWebhookNotifier(conn_id) for conn_id in os.environ.get("CKPT_ALERTS", "").split())
-#: Airflow's own faults are worth another try. What cannot be cured by one fails at once, whatever is said here.
+#: A task is retried after a failure of Airflow itself. A failure that no retry can cure fails the task at once.
 RETRY = {"retries": 2, "retry_delay": timedelta(seconds=5)}
 
 ip_count = Stream(
@@ -26,7 +26,7 @@ ip_count = Stream(
     max_offsets_per_batch=100_000,
     restart=FixedDelay(attempts=3, delay=timedelta(seconds=10)),
     audit="record",
-    # State is kept in so many pieces, for good: a checkpoint cannot change it. Spark's default of 200 is for clusters.
+    # The number of state partitions of a checkpoint can never be changed. Spark's default of 200 is for clusters.
     spark_conf={"spark.sql.shuffle.partitions": "4"},
 )
 

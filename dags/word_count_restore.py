@@ -1,6 +1,6 @@
-"""A word count that fails on every ERROR, is restarted three times ten seconds apart, and fails for good on the fourth.
+"""A word count that fails on every ERROR. It is restarted three times, with pauses of ten seconds; the fourth failure is final.
 
-Every word that is not ERROR is counted once: the counts go on where they were before each failure.
+Every other word is counted once: after a restart the counts continue from their values before the failure.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from airflow.sdk.exceptions import AirflowFailException
 from streams import RETRY, word_count
 
 from airflow_ckpt import SparkStreamSuperviseOperator, Stream
-from airflow_ckpt.kafka.fill import fill
+from airflow_ckpt.examples.fill_topic import fill
 
 NAME = "word_count_restore_{{ dag_run.run_after.strftime('%Y%m%dT%H%M%S') }}"
 
 
 def table(words: list[str]) -> list[tuple[str, int]]:
-    """What the sink must hold: every word up to the fourth ERROR, with its count so far."""
+    """The records that the sink must hold: every word up to the fourth ERROR, with its count so far."""
     rows, counts, errors = [], Counter[str](), 0
     for word in words:
         errors += word == "ERROR"
@@ -57,8 +57,8 @@ with DAG(
     )
 
     @task
-    def say_words(source: str, sink: str, params: dict[str, str]) -> None:
-        """Make two topics, and say the words, each once: a second try goes on where the first ended."""
+    def send_words(source: str, sink: str, params: dict[str, str]) -> None:
+        """Create two topics and send the words, each once: a second try sends the words that the first has not sent."""
         admin = KafkaAdminClientHook(stream.kafka_conn_id)
         admin.create_topic([(source, 1, -1), (sink, 1, -1)])
         producer = KafkaProducerHook(stream.kafka_conn_id).get_producer()
@@ -69,14 +69,14 @@ with DAG(
     @task(trigger_rule="all_done")
     def check_table(declared: dict, params: dict[str, str]) -> list[tuple[str, int]]:
         """The counts in the sink, the three restarts and their pauses, and that the fourth failure was final."""
+        from airflow_ckpt.examples.topic_values import read_values
         from airflow_ckpt.hooks.stream import StreamHook
-        from airflow_ckpt.kafka.values import read_values
-        from airflow_ckpt.streams.restarts import read_history
+        from ckpt_stream.protocol.run_files.restart_entries import read_history
 
         control = StreamHook(Stream.from_dict(declared)).get_conn()
-        rows = [json.loads(value) for value in read_values(control.sources.kafka, control.stream.sink)]
+        rows = [json.loads(value) for value in read_values(control.access.kafka, control.stream.sink)]
         counts = [(row["word"], row["count"]) for row in rows]
-        restarts = [entry for entry in read_history(control.sources.files) if entry["kind"] == "restart"]
+        restarts = [entry for entry in read_history(control.access.files) if entry["kind"] == "restart"]
         pauses = [
             (datetime.fromisoformat(r["time"]) - datetime.fromisoformat(r["broken_since"])).total_seconds()
             for r in restarts
@@ -89,4 +89,4 @@ with DAG(
             raise AirflowFailException("expected three restarts, each at least 10 s after its failure, and then FAILED")
         return counts
 
-    say_words(f"{NAME}_source", f"{NAME}_sink") >> count >> check_table(stream.as_dict())
+    send_words(f"{NAME}_source", f"{NAME}_sink") >> count >> check_table(stream.as_dict())

@@ -25,11 +25,11 @@ NOTIFIERS = ("StreamWebhookNotifier",)
 INTRO = """\
 # Operators
 
-This page is made from the docstrings by `scripts/operators_reference.py`; change those, not this.
+This page is generated from the docstrings by `scripts/operators_reference.py`. Change the docstrings, not this page.
 
 All names are imported from `airflow_ckpt`. Each operator also takes what Airflow's `BaseOperator` takes (`task_id`,
-`retries`, `trigger_rule`, ...). Leave `retries` for faults of Airflow's own machines: a stream's failures are the business
-of its [restart strategy](resume.md).
+`retries`, `trigger_rule`, ...). `retries` are for faults of Airflow itself: the [restart strategy](resume.md) of a stream
+decides what happens after a failure of the stream.
 """
 
 OUTRO = """\
@@ -95,7 +95,7 @@ def _default(name: str, value: Any) -> str:
         # Else the page would depend on whose airflow.cfg is read while it is made.
         return "`[operators] default_deferrable`"
     if isinstance(value, timedelta):
-        from airflow_ckpt.streams.duration import in_words
+        from airflow_ckpt.streams.durations import in_words
 
         return in_words(value.total_seconds())
     return "" if value in (None, (), "") else f"`{value!r}`"

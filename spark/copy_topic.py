@@ -1,7 +1,7 @@
 """Copies records from the source to the sink: key, value and, where the stream reads them, headers.
 
-Option ``fail_at``: the run fails when the record of this number (from 1, in partition 0) arrives, once; after the restart
-the record is copied like any other.
+Option ``fail_at``: the run fails once, at the record with this number (counted from 1, in partition 0). After the restart that
+record is copied like any other.
 """
 
 from __future__ import annotations

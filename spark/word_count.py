@@ -1,7 +1,7 @@
-"""Counts words, for ever: each batch gives the count so far of every word in it.
+"""Counts words without end: each batch gives, for every word in it, the count up to then.
 
-With ``max_offsets_per_batch=1`` every record is a batch, and so every occurrence of a word gives a record. The word ERROR
-makes the run fail. After the restart that record counts as consumed, and every other one is counted.
+With ``max_offsets_per_batch=1`` every record is a batch, so every occurrence of a word gives a record. The word ERROR makes the
+run fail. After the restart that record counts as consumed, and all other records are counted.
 """
 
 from __future__ import annotations

@@ -8,4 +8,5 @@ pytest_plugins = [
     "tests.fixtures.standalone",
     "tests.fixtures.empty_checkpoint",
     "tests.fixtures.pauses",
+    "tests.fixtures.written_sink",
 ]

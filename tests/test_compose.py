@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,13 +11,13 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 from airflow.models.connection import Connection
-from cryptography.fernet import Fernet
 
 from airflow_ckpt import __version__
 from airflow_ckpt.hooks.connections import kafka_settings, spark_target
-from airflow_ckpt.local import airflow_home, kafka_config
-from airflow_ckpt.local.airflow_processes import COMPONENTS
-from airflow_ckpt.local.jars import KAFKA_VERSION
+from airflow_ckpt.local.airflow import home_files, stack_connections
+from airflow_ckpt.local.airflow.component_processes import COMPONENTS
+from airflow_ckpt.local.jars.stack_jars import KAFKA_VERSION
+from airflow_ckpt.local.kafka import broker_settings
 
 pytestmark = pytest.mark.unit
 
@@ -33,7 +29,7 @@ EXAMPLE = ROOT / "docker/env.example"
 BROKERS = ("kafka-1", "kafka-2", "kafka-3")
 ONE_SHOT = {"kafka-init", "airflow-init"}
 AIRFLOW = ("airflow-apiserver", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer")
-#: What needs nobody: everything else must wait for something to be healthy.
+#: What depends on no other service: all others wait for one to be healthy.
 FIRST = {*BROKERS, "postgres", "spark-master"}
 #: Of the compose specification, what this file may use. A misspelt key would be an error of `docker compose`.
 SERVICE_KEYS = {
@@ -77,14 +73,6 @@ def services(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _example_names() -> list[str]:
     return re.findall(r"^([A-Z_]+)=", EXAMPLE.read_text(), re.MULTILINE)
-
-
-def _locked() -> dict[str, set[str]]:
-    """Every version that uv.lock has of a package: some have one per Python version."""
-    versions: dict[str, set[str]] = {}
-    for package in tomllib.loads((ROOT / "uv.lock").read_text())["package"]:
-        versions.setdefault(package["name"], set()).add(package.get("version", ""))
-    return versions
 
 
 def _variables(text: str) -> Iterator[tuple[str, str]]:
@@ -196,8 +184,8 @@ def test_airflow_has_the_components_of_the_embedded_stack(services: dict[str, di
 
 
 def test_spark_is_started_by_the_classes_that_the_tests_start(services: dict[str, dict[str, Any]]) -> None:
-    """tests/standalone.py runs the same two classes of the same version."""
-    tried = (ROOT / "tests/standalone.py").read_text()
+    """tests/support/standalone.py runs the same two classes of the same version."""
+    tried = (ROOT / "tests/support/standalone.py").read_text()
     for name in ("spark-master", "spark-worker-1", "spark-worker-2"):
         launcher, main_class, *_ = services[name]["command"]
         assert launcher.endswith("/bin/spark-class")
@@ -233,7 +221,7 @@ def test_only_this_machine_can_reach_the_published_ports(services: dict[str, dic
 @pytest.mark.parametrize("broker", BROKERS)
 def test_a_broker_is_as_strict_as_those_of_the_embedded_stack(broker: str, services: dict[str, Any]) -> None:
     environment = services[broker]["environment"]
-    wanted = {"KAFKA_" + name.upper().replace(".", "_"): value for name, value in kafka_config._durability(3).items()}
+    wanted = {"KAFKA_" + name.upper().replace(".", "_"): value for name, value in broker_settings.durability(3).items()}
 
     assert {name: environment.get(name) for name in wanted} == wanted
     assert environment["KAFKA_MIN_INSYNC_REPLICAS"] == environment["KAFKA_TRANSACTION_STATE_LOG_MIN_ISR"] == "2"
@@ -256,10 +244,10 @@ def test_the_three_brokers_are_one_cluster(services: dict[str, dict[str, Any]]) 
 @pytest.mark.parametrize("component", AIRFLOW)
 def test_airflow_is_set_up_as_in_the_embedded_stack(component: str, services: dict[str, Any], tmp_path: Path) -> None:
     environment = services[component]["environment"]
-    ports = airflow_home.Ports(8080, 8793, 8794)
+    ports = home_files.Ports(8080, 8793, 8794)
     embedded = {
         f"{section}.{option}": str(value)
-        for section, options in airflow_home.settings(tmp_path, dags=tmp_path, ports=ports).items()
+        for section, options in home_files.settings(tmp_path, dags=tmp_path, ports=ports).items()
         for option, value in options.items()
     }
 
@@ -275,7 +263,7 @@ def test_airflow_is_set_up_as_in_the_embedded_stack(component: str, services: di
 
 def test_the_connections_can_be_used_by_a_stream(services: dict[str, dict[str, Any]]) -> None:
     environment = services["airflow-scheduler"]["environment"]
-    embedded = airflow_home.connections({"bootstrap.servers": "x"}, "local[2]")
+    embedded = stack_connections.connections({"bootstrap.servers": "x"}, "local[2]")
     for name, value in embedded.items():
         given = json.loads(environment[f"AIRFLOW_CONN_{name.upper()}"])
         assert set(given) == set(value), name
@@ -290,81 +278,3 @@ def test_the_connections_can_be_used_by_a_stream(services: dict[str, dict[str, A
     for worker in ("spark-worker-1", "spark-worker-2"):
         assert services[worker]["command"][-1] == spark.master
         assert services[worker]["command"][3] == services[worker]["hostname"] == worker
-
-
-@pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.name)
-def test_an_image_installs_the_versions_of_the_lock_file(file: Path) -> None:
-    locked, installed = _locked(), dict(re.findall(r"([a-z-]+)==([\w.]+)", file.read_text()))
-
-    assert {"pyspark", "confluent-kafka", "pyarrow", "xxhash"} <= set(installed)
-    assert {name: version for name, version in installed.items() if version not in locked[name]} == {}
-
-
-def test_driver_and_executors_have_the_same_python_java_and_packages() -> None:
-    airflow, spark = (file.read_text() for file in DOCKERFILES)
-    python = re.search(r"FROM apache/airflow:[\d.]+-python([\d.]+)", airflow)
-    assert python
-    assert re.search(rf"FROM python:{re.escape(python[1])}\.\d+-", spark), "PySpark refuses another minor version"
-    java = [re.search(r"eclipse-temurin:\S+", text) for text in (airflow, spark)]
-    assert java[0]
-    assert java[1]
-    assert java[0][0] == java[1][0]
-    pins = [dict(re.findall(r"([a-z-]+)==([\w.]+)", text)) for text in (airflow, spark)]
-    assert {name: pins[0].get(name) for name in pins[1]} == pins[1]
-    assert pins[0]["pyspark-client"] == pins[0]["pyspark"], "they write into the same folder"
-
-
-def test_the_airflow_image_is_of_the_release_that_the_tests_run_against() -> None:
-    (version,) = _locked()["apache-airflow"]
-    airflow = DOCKERFILES[0].read_text()
-
-    assert f"FROM apache/airflow:{version}-python" in airflow
-    assert f"apache-airflow=={version}" in airflow
-
-
-def test_the_connector_in_the_image_is_that_of_the_installed_spark() -> None:
-    (spark,) = _locked()["pyspark"]
-    airflow = DOCKERFILES[0].read_text()
-    jars = re.findall(r"/([\w.-]+)\.jar", airflow)
-
-    assert f"spark-sql-kafka-0-10_2.13-{spark}" in jars
-    assert f"spark-token-provider-kafka-0-10_2.13-{spark}" in jars
-    assert len(re.findall(r"--checksum=sha256:[0-9a-f]{64} ", airflow)) == len(jars) == 4
-
-
-def test_the_examples_have_their_topics() -> None:
-    streams = (ROOT / "dags/streams.py").read_text()
-    declared = set(re.findall(r'(?:source|sink)="(\w+)"', streams))
-    made = re.search(r"for topic in ([^;]+);", (ROOT / "docker/init-topics.sh").read_text())
-
-    assert made
-    assert set(made[1].split()) == declared
-
-
-def test_the_scripts_are_shell_that_parses() -> None:
-    for script in (ROOT / "docker").glob("*.sh"):
-        shell = "bash" if "bash" in script.read_text().splitlines()[0] else "sh"
-        subprocess.run([shell, "-n", str(script)], check=True)
-        assert os.access(script, os.X_OK), script.name
-
-
-def test_make_env_fills_in_every_secret_once(tmp_path: Path) -> None:
-    docker = tmp_path / "docker"
-    docker.mkdir()
-    for name in ("make-env.sh", "env.example"):
-        shutil.copy(ROOT / "docker" / name, docker)
-
-    first = subprocess.run([str(docker / "make-env.sh")], capture_output=True, text=True, check=True)
-    written = (tmp_path / ".env").read_text()
-    again = subprocess.run([str(docker / "make-env.sh")], capture_output=True, text=True, check=False)
-
-    values = dict(re.findall(r"^([A-Z_]+)=(.+)$", written, re.MULTILINE))
-    assert list(values) == _example_names()
-    assert len(set(values.values())) == len(values)
-    assert all(len(value) >= 43 for value in values.values())
-    Fernet(values["AIRFLOW_FERNET_KEY"])
-    assert (tmp_path / ".env").stat().st_mode & 0o077 == 0
-    assert not any(value in first.stdout for value in values.values())
-    assert again.returncode == 1
-    assert "is there already" in again.stderr
-    assert (tmp_path / ".env").read_text() == written

@@ -1,55 +1,20 @@
-"""The layering rule of CONTRIBUTING.md, read from the source, and the cost of parsing a DAG."""
+"""The edges between rooms are those of `tests/rooms.py`, and parsing a DAG is cheap."""
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
+from tests.rooms import EDGES, FORBIDDEN, PACKAGES, ROOT, forbidden_imports, imports, used_edges, wrong_imports
+
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[1]
 HEAVY = ("pyspark", "pyarrow", "confluent_kafka")
-
-# A folder below the repository, and the packages that nothing in it may import.
-RULES = {
-    "airflow_ckpt/checkpoint": ("airflow", "confluent_kafka", "pyspark"),
-    "airflow_ckpt/streams": ("airflow", "confluent_kafka", "pyspark"),
-    "airflow_ckpt/verify": ("airflow",),
-    "airflow_ckpt/kafka": ("airflow",),
-    "spark": ("airflow", "airflow_ckpt"),
-}
-
-
-def violations(folder: Path, forbidden: tuple[str, ...]) -> list[str]:
-    """Every import of a forbidden package below a folder, wherever in the file it stands."""
-    return [
-        f"{file.relative_to(folder)}:{line} imports {name}"
-        for file in sorted(folder.rglob("*.py"))
-        for line, name in imports(file)
-        if name.split(".")[0] in forbidden
-    ]
-
-
-def imports(file: Path) -> Iterator[tuple[int, str]]:
-    """Each module that a file imports, with its line; `importlib.import_module("x")` counts too."""
-    for node in ast.walk(ast.parse(file.read_text(), filename=str(file))):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield node.lineno, node.module
-        elif isinstance(node, ast.Call) and _is_import_call(node) and isinstance(node.args[0], ast.Constant):
-            yield node.lineno, str(node.args[0].value)
-
-
-def _is_import_call(call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return name in ("import_module", "__import__") and bool(call.args)
 
 
 def modules_below(package: Path) -> list[str]:
@@ -80,9 +45,31 @@ def modules_of(*packages: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("folder", RULES)
-def test_a_lower_layer_never_imports_a_higher_one(folder: str) -> None:
-    assert violations(ROOT / folder, RULES[folder]) == []
+@pytest.mark.parametrize("folder", FORBIDDEN)
+def test_a_room_never_imports_a_package_that_it_must_not_need(folder: str) -> None:
+    assert forbidden_imports(ROOT / folder, FORBIDDEN[folder]) == []
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.name))
+def test_no_room_imports_a_room_that_it_must_not_know(package: Path) -> None:
+    assert wrong_imports(package) == []
+
+
+def test_every_edge_is_used() -> None:
+    used = {(room, other) for package in PACKAGES for room, other, _ in used_edges(package)}
+
+    assert {(room, other) for room, others in EDGES.items() for other in others} - used == set()
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.name))
+def test_every_folder_is_a_room_of_its_own(package: Path) -> None:
+    folders = {f"{package.name}.{path.parent.name}" for path in package.glob("*/__init__.py")}
+
+    assert folders <= set(EDGES)
+
+
+def test_the_edges_have_no_circle() -> None:
+    assert list(TopologicalSorter(EDGES).static_order())
 
 
 def test_a_lower_layer_loads_no_airflow_in_a_roundabout_way_either() -> None:
@@ -93,7 +80,7 @@ def test_importing_what_a_dag_imports_loads_no_spark_arrow_or_kafka_client() -> 
     assert loaded_by(modules_of("operators", "sensors", "triggers", "hooks", "streams"), HEAVY) == set()
 
 
-def test_nobody_asks_the_question_that_ends_the_process() -> None:
+def test_the_call_that_ends_the_process_is_used_nowhere() -> None:
     """librdkafka's admin client dies of it when the coordinator of the group has moved; see consumer_group.py."""
     call = "list_consumer_" + "group_offsets"
     files = (
@@ -121,7 +108,7 @@ def test_the_checker_catches_a_forbidden_import(tmp_path: Path, statement: str) 
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "module.py").write_text(statement)
 
-    assert len(violations(tmp_path, ("airflow",))) == 1
+    assert len(forbidden_imports(tmp_path, ("airflow",))) == 1
 
 
 @pytest.mark.parametrize(
@@ -130,7 +117,7 @@ def test_the_checker_catches_a_forbidden_import(tmp_path: Path, statement: str) 
 def test_the_checker_lets_a_lookalike_pass(tmp_path: Path, statement: str) -> None:
     (tmp_path / "module.py").write_text(statement)
 
-    assert violations(tmp_path, ("airflow",)) == []
+    assert forbidden_imports(tmp_path, ("airflow",)) == []
 
 
 def test_the_cost_check_catches_a_heavy_import_that_hides_behind_another_module(tmp_path: Path) -> None:
@@ -142,3 +129,44 @@ def test_the_cost_check_catches_a_heavy_import_that_hides_behind_another_module(
 
     assert modules_below(package) == ["heavy_example", "heavy_example.helper", "heavy_example.operator"]
     assert loaded_by(["heavy_example.operator"], HEAVY, path=tmp_path) == {"confluent_kafka"}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from airflow_ckpt.supervision import control",
+        "from airflow_ckpt import supervision",
+        "import airflow_ckpt.supervision.control as c",
+        "def later():\n    from airflow_ckpt.supervision.control import StreamControl",
+        "if TYPE_CHECKING:\n    from airflow_ckpt.supervision import control",
+        "from ..supervision import control",
+        "from .. import supervision",
+        "import importlib\nimportlib.import_module('airflow_ckpt.supervision')",
+        "from importlib import import_module\nimport_module(name='airflow_ckpt.supervision')",
+    ],
+)
+def test_the_checker_catches_an_edge_that_is_not_declared(tmp_path: Path, statement: str) -> None:
+    room = tmp_path / "airflow_ckpt" / "streams"
+    room.mkdir(parents=True)
+    (room / "module.py").write_text(statement)
+
+    assert len(wrong_imports(tmp_path / "airflow_ckpt")) == 1
+
+
+def test_the_checker_knows_the_rooms_inside_the_protocol(tmp_path: Path) -> None:
+    package = tmp_path / "ckpt_stream"
+    for folder in ("protocol/checkpoint", "kafka"):
+        (package / folder).mkdir(parents=True)
+    (package / "protocol" / "checkpoint" / "module.py").write_text("import ckpt_stream.protocol.ledger.decision")
+    (package / "kafka" / "module.py").write_text("import ckpt_stream.protocol.ledger.decision")
+
+    (found,) = wrong_imports(package)
+    assert found == "ckpt_stream.protocol.checkpoint.module:1 imports ckpt_stream.protocol.ledger.decision"
+
+
+def test_a_relative_import_is_resolved(tmp_path: Path) -> None:
+    (tmp_path / "__init__.py").write_text("from . import a\nfrom .b import c\nfrom ..d import e")
+
+    assert [name for _, name in imports(tmp_path / "__init__.py", "package.room")] == [
+        "package.room.a", "package.room.b.c", "package.d.e",
+    ]  # fmt: skip

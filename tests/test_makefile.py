@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_ckpt.local.processes import free_port
+from airflow_ckpt.local.processes.ports import free_port
 
 pytestmark = pytest.mark.unit
 
@@ -28,6 +28,8 @@ TARGETS = [
     "faults",
     "lint",
     "bench",
+    "docs",
+    "dist",
     "setup",
     "clean",
 ]
@@ -162,8 +164,8 @@ def test_a_full_disk_is_refused(checkout: Path, fakes: Path) -> None:
 
 
 def test_without_network_setup_says_so_and_leaves_nothing_half_installed(checkout: Path) -> None:
-    nobody = f"http://127.0.0.1:{free_port()}/simple"
-    offline = {"PIP_INDEX_URL": nobody, "PIP_RETRIES": "0", "PIP_NO_CACHE_DIR": "1", "PIP_CONFIG_FILE": os.devnull}
+    no_server = f"http://127.0.0.1:{free_port()}/simple"
+    offline = {"PIP_INDEX_URL": no_server, "PIP_RETRIES": "0", "PIP_NO_CACHE_DIR": "1", "PIP_CONFIG_FILE": os.devnull}
 
     line = complaint(make(checkout, "setup", f"PYTHON={sys.executable}", **offline))
 

@@ -1,1 +1,1 @@
-"""Reads Spark's checkpoint files. Pure: imports neither Airflow nor Kafka nor Spark."""
+"""Reads and writes the files of a checkpoint through fsspec. Imports neither Airflow nor Kafka nor Spark."""

@@ -1,4 +1,4 @@
-"""One declared path of a checkpoint, for Spark and for Airflow: Hadoop and fsspec name the same storage differently."""
+"""The path of a checkpoint for Airflow, from the path that Spark is given: Hadoop and fsspec name one storage differently."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from airflow_ckpt.checkpoint.files import FsspecFiles
+from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 from airflow_ckpt.exceptions import CkptError
 
 #: Hadoop's name of a storage and fsspec's.
@@ -22,9 +22,9 @@ EXTRAS = {"s3": "s3", "gs": "gcs", "abfs": "azure"}
 HTTP_PORT, HTTPS_PORT = 9870, 9871
 
 _SCHEMES = "a plain path, file://, hdfs://, webhdfs://, s3a://, gs://, abfss://"
-#: One letter is a drive of Windows.
+#: At least two letters: one letter is a drive of Windows.
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
-#: Packages whose errors come from a storage that does not answer, and not from a mistake of ours.
+#: Packages whose errors come from a storage that does not answer, not from a bug of this package.
 _STORAGE_CLIENTS = {"botocore", "aiobotocore", "aiohttp", "s3fs", "gcsfs", "google", "adlfs", "azure"}
 
 
@@ -43,9 +43,13 @@ def for_airflow(
     if scheme in ("wasb", "wasbs"):
         raise CkptError(
             f"{checkpoint} uses {scheme}://, which Azure has retired and Airflow cannot read. Write the same container as "
-            "abfss://container@account.dfs.core.windows.net/path."
+            "abfss://container@account.dfs.core.windows.net/path.",
+            kind="retired_scheme",
         )
-    raise CkptError(f"{checkpoint} begins with {scheme}://, which Airflow cannot read. It can read {_SCHEMES}.")
+    raise CkptError(
+        f"{checkpoint} begins with {scheme}://, which Airflow cannot read. It can read {_SCHEMES}.",
+        kind="unknown_scheme",
+    )
 
 
 def same_place(one: str, other: str) -> bool:
@@ -69,14 +73,18 @@ def open_files(checkpoint: str, webhdfs: str | None = None, options: Mapping[str
     except ImportError as e:
         extra = EXTRAS.get(_scheme(url))
         helps = f"pip install 'airflow-ckpt[{extra}]'" if extra else f"pip install {e.name or 'it'}"
-        raise CkptError(f"{checkpoint} cannot be read: {e}. What helps, where Airflow runs: {helps}") from e
+        raise CkptError(
+            f"{checkpoint} cannot be read: {e}. What helps, where Airflow runs: {helps}", kind="library_missing"
+        ) from e
     except (TypeError, ValueError) as e:
-        raise CkptError(f"{checkpoint} cannot be opened with these storage options ({', '.join(storage)}): {e}") from e
+        raise CkptError(
+            f"{checkpoint} cannot be opened with these storage options ({', '.join(storage)}): {e}", kind="bad_options"
+        ) from e
 
 
 @contextmanager
 def readable(checkpoint: str) -> Iterator[None]:
-    """The storage's own errors as one that says which checkpoint could not be looked at."""
+    """Raise the storage's own errors as a CkptError that names the checkpoint."""
     try:
         yield
     except Exception as e:
@@ -90,7 +98,8 @@ def readable(checkpoint: str) -> Iterator[None]:
                 "http://namenode:9870 (--webhdfs, Stream(webhdfs=...)); with a user: http://user@namenode:9870."
             )
         raise CkptError(
-            f"{checkpoint} could not be read ({type(e).__name__}: {e}), so nothing is known about the stream.{hint}"
+            f"{checkpoint} could not be read ({type(e).__name__}: {e}), so nothing is known about the stream.{hint}",
+            kind="unreadable",
         ) from e
 
 
@@ -118,7 +127,8 @@ def _for_webhdfs(
     if not host:
         raise CkptError(
             f"{checkpoint} names no NameNode: Spark takes it from Hadoop's configuration, which Airflow does not read. Give "
-            "its HTTP address: Stream(webhdfs='http://namenode:9870'), --webhdfs http://namenode:9870 on the command line."
+            "its HTTP address: Stream(webhdfs='http://namenode:9870'), --webhdfs http://namenode:9870 on the command line.",
+            kind="no_name_node",
         )
     storage = {"host": host, "port": int(options.get("port") or port)}
     if https:
@@ -138,5 +148,8 @@ def _namenode(webhdfs: str) -> SplitResult:
     except ValueError:
         well_formed = False
     if not well_formed or address.path.rstrip("/") not in ("", "/webhdfs/v1"):
-        raise CkptError(f"webhdfs={webhdfs!r} is not the HTTP address of a NameNode. Write http://namenode:9870.")
+        raise CkptError(
+            f"webhdfs={webhdfs!r} is not the HTTP address of a NameNode. Write http://namenode:9870.",
+            kind="bad_address",
+        )
     return address

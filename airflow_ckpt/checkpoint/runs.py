@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ckpt_stream import run_record
 from ckpt_stream.errors import DriverAlive
-from ckpt_stream.files import ReadableFiles
-from ckpt_stream.look_again import read_listed
-from ckpt_stream.run_record import LIVE, RUNS, RunRecord, path_of
+from ckpt_stream.protocol.run_files import run_record
+from ckpt_stream.protocol.run_files.record_files import RUNS
+from ckpt_stream.protocol.run_files.run_record import NOT_ENDED, RunRecord, path_of
+from ckpt_stream.protocol.run_files.unfinished_files import read_when_whole
+from ckpt_stream.protocol.storage import ReadableFiles
 
 
 def run_names(files: ReadableFiles) -> list[str]:
@@ -16,26 +17,26 @@ def run_names(files: ReadableFiles) -> list[str]:
 
 def read_run(files: ReadableFiles, name: str) -> RunRecord | None:
     """One of the runs that `run_names` has named; None if it was deleted since."""
-    return read_listed(files, path_of(name), RunRecord.from_json)
+    return read_when_whole(files, path_of(name), RunRecord.from_json)
 
 
-#: How far back a live run is looked for: behind it there may be runs that were refused because it lives.
+#: How many runs are read to find the live one: newer runs may have been refused because it lives.
 LOOK_BACK = 20
 
 
 def current_run(files: ReadableFiles, names: list[str] | None = None) -> RunRecord | None:
-    """The youngest run, unless it was refused because an older one lives; None when the checkpoint has none.
+    """The youngest run, or an older live one because of which it was refused; None when the checkpoint has no run.
 
-    The youngest is the last one of `names`, by default the one whose host's clock says so.
-    A run that was not refused has found all older ones dead, though a killed one's file says RUNNING for good. Raises
-    Unreadable where a run's file is there and does not tell how the run is.
+    The youngest is the last one of `names`, by default by the clocks of their hosts.
+    A run that was not refused has found all older ones dead, even if the record of a killed one still says RUNNING. Raises
+    Unreadable where a run record is there and cannot be read.
     """
     newest: RunRecord | None = None
     for name in reversed((run_names(files) if names is None else names)[-LOOK_BACK:]):
         run = read_run(files, name)
         if run is None:
             continue
-        if run.state in LIVE:
+        if run.state in NOT_ENDED:
             return run
         newest = newest or run
         if run.failure is None or run.failure.error != DriverAlive.__name__:

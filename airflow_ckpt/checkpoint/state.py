@@ -1,4 +1,4 @@
-"""What a checkpoint's state stores hold, out of their files' names and sizes. It looks at every file: not for a poll."""
+"""What the state stores of a checkpoint hold, by the names and sizes of their files. Lists every file: too slow for a poll."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_ckpt.checkpoint.files import FsspecFiles
+from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 
 #: A version of a partition's state, by either provider: `7.delta`, `7.snapshot`, `7.zip`, `7.changelog`, and with the
 #: unique id that the second version of the commit log brought, `7_<id>.zip`.
@@ -33,7 +33,7 @@ class StateOperator:
 
 
 def read_state(files: FsspecFiles) -> tuple[StateOperator, ...]:
-    """Read what the state of each stateful operator weighs; none for a stream without state."""
+    """Read the size of each stateful operator's state; none for a stream without state."""
     by_operator: dict[int, dict[str, int]] = defaultdict(dict)
     for path, size in files.sizes("state").items():
         operator, _, rest = path.partition("/")
@@ -74,7 +74,7 @@ def _metadata(files: FsspecFiles, operator: int, sizes: dict[str, int]) -> dict[
     try:
         document = json.loads((files.read(f"state/{operator}/{path}") or "").partition("\n")[2])
     except ValueError:
-        # It only adds a name; Spark itself will say what is wrong with it.
+        # Only the operator's name comes from here; Spark itself reports what is wrong with the file.
         return {}
     usable = isinstance(document, dict) and isinstance(document.get("operatorInfo") or {}, dict)
     return document if usable and isinstance(document.get("stateStoreInfo") or [], list) else {}

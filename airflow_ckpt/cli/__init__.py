@@ -1,4 +1,4 @@
-"""The command `airflow-ckpt`. Importing it is quick: a command loads what it needs; Airflow only as a subprocess."""
+"""The command `airflow-ckpt`. Its import is fast: each command imports what it needs, and runs Airflow as a subprocess."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import typer
 
 from airflow_ckpt import __version__
 from airflow_ckpt.cli import demo, history, inspect, ledger, local, status, stop, verify
-from airflow_ckpt.cli.output import OneLineErrors
+from airflow_ckpt.cli.output import CommandGroup
 
 app = typer.Typer(
     name="airflow-ckpt",
     help="PySpark Structured Streaming from Kafka to Kafka, exactly once, run by Airflow.",
-    cls=OneLineErrors,
+    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     # A traceback in colour, with all local variables, would show passwords.

@@ -1,4 +1,4 @@
-"""`airflow-ckpt demo`: watch a stream die and come back, and read the proof that nothing was lost or doubled."""
+"""`airflow-ckpt demo`: a stream crashes and is restarted, and its sink is verified."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from typing import Annotated
 import typer
 
 from airflow_ckpt.cli.output import JsonOutput, Output, TextOutput
-from airflow_ckpt.demo.play import Say
+from airflow_ckpt.local.announcements import Announce
 
 
 def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="Leave Kafka and Airflow up, to look around in the UI.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Also print the figures as one JSON line, last.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave Kafka and Airflow running, to look around in the UI.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON line at the end.")] = False,
 ) -> None:
-    """Show a stream that survives crashes without losing or doubling a record. Exit code 0 if it did."""
-    from airflow_ckpt.demo.play import play
-    from airflow_ckpt.demo.show import as_text
+    """Crash a stream, restart it, and show that no record was lost or doubled. Exit code 0 if that is true."""
+    from airflow_ckpt.demo.result_text import as_text
+    from airflow_ckpt.demo.run_demo import run_demo
     from airflow_ckpt.local import stack
-    from airflow_ckpt.local.interrupts import undisturbed
     from airflow_ckpt.local.paths import stack_home
+    from airflow_ckpt.local.processes.interrupts import ignore_interrupts
 
     home = stack_home().with_name(stack_home().name + "-demo")
     out: Output = JsonOutput() if as_json else TextOutput()
@@ -34,16 +36,16 @@ def demo(
     kept = False
     try:
         with _live(as_json) as progress:
-            value = play(home, out.step, progress)
+            value = run_demo(home, out.step, progress)
         if keep:
-            airflow = stack._airflow(home)
+            airflow = stack.airflow_of(home)
             value |= {"url": airflow.url, "username": airflow.username, "password": airflow.password}
         value["report"] = _save_report(value["report"], home)
         TextOutput().result(value, as_text)
         kept = keep
     finally:
         if not kept:
-            with undisturbed():
+            with ignore_interrupts():
                 stack.down(home)
     if keep:
         out.step(f"stop it with: {stack.command(home, 'local down')}")
@@ -53,7 +55,7 @@ def demo(
 
 
 def _save_report(report: str | None, home: Path) -> str | None:
-    """A copy at a place that is easy to find again."""
+    """Copy the report to a path that is easy to find."""
     if report is None:
         return None
     target = home / "report.html"
@@ -62,8 +64,8 @@ def _save_report(report: str | None, home: Path) -> str | None:
 
 
 @contextmanager
-def _live(as_json: bool) -> Iterator[Say]:
-    """Lines that are written over while one watches; nothing of it where nobody does."""
+def _live(as_json: bool) -> Iterator[Announce]:
+    """Show lines that replace each other on a terminal, and nothing elsewhere."""
     if as_json or not sys.stderr.isatty():
         yield lambda text: None
         return

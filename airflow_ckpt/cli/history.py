@@ -1,4 +1,4 @@
-"""`airflow-ckpt history`: the runs of a stream, what became of each, and why it was started again."""
+"""`airflow-ckpt history`: the runs of a stream, how each ended, and why it was restarted."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from airflow_ckpt.cli.inspect import Location, WebHdfs, findings_as_text
+from airflow_ckpt.cli.inspect import Location, findings_as_text
 from airflow_ckpt.cli.kafka_options import AsJson
 from airflow_ckpt.cli.output import Result, output_for
+from airflow_ckpt.cli.streams import WebHdfs
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from airflow_ckpt.checkpoint.files import FsspecFiles
-    from ckpt_stream.run_record import RunRecord
+    from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
+    from ckpt_stream.protocol.run_files.run_record import RunRecord
 
-Newest = Annotated[int, typer.Option("--runs", min=1, help="Show so many of the newest runs.")]
+Newest = Annotated[int, typer.Option("--runs", min=1, help="The number of newest runs to show.")]
 Findings = list[dict[str, Any]]
 
 
@@ -50,7 +51,8 @@ def history(checkpoint: Location, runs: Newest = 20, webhdfs: WebHdfs = None, as
 
 def _run(files: FsspecFiles, name: str, findings: Findings) -> RunRecord | None:
     from airflow_ckpt.checkpoint.runs import read_run
-    from ckpt_stream.run_record import RUNS, RunRecordError
+    from ckpt_stream.errors import RunRecordError
+    from ckpt_stream.protocol.run_files.record_files import RUNS
 
     try:
         run = read_run(files, name)
@@ -63,9 +65,8 @@ def _run(files: FsspecFiles, name: str, findings: Findings) -> RunRecord | None:
 
 
 def _restarts(files: FsspecFiles, findings: Findings) -> list[dict[str, Any]]:
-    from airflow_ckpt.streams.restarts import read_history
-    from ckpt_stream.damaged import Damaged
-    from ckpt_stream.look_again import Unreadable
+    from ckpt_stream.errors import Damaged, Unreadable
+    from ckpt_stream.protocol.run_files.restart_entries import read_history
 
     try:
         return read_history(files)
@@ -75,9 +76,8 @@ def _restarts(files: FsspecFiles, findings: Findings) -> list[dict[str, Any]]:
 
 
 def _intent(files: FsspecFiles, findings: Findings) -> None:
-    from airflow_ckpt.streams.intent import read_intent
-    from ckpt_stream.damaged import Damaged
-    from ckpt_stream.look_again import Unreadable
+    from airflow_ckpt.supervision.intent_files import read_intent
+    from ckpt_stream.errors import Damaged, Unreadable
 
     try:
         read_intent(files)
@@ -92,14 +92,14 @@ def _finding(kind: str, file: str, problem: str) -> dict[str, Any]:
 def _as_dict(run: RunRecord) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from ckpt_stream.run_record import LIVE
+    from ckpt_stream.protocol.run_files.run_record import NOT_ENDED
 
     return {
         "run": run.run,
         "stream": run.stream,
         "state": run.state,
         "started": run.history[0]["time"] if run.history else None,
-        "ended": run.history[-1]["time"] if run.history and run.state not in LIVE else None,
+        "ended": run.history[-1]["time"] if run.history and run.state not in NOT_ENDED else None,
         "heartbeat": run.heartbeat or None,
         "batches": run.totals.get("batches", 0),
         "records": run.totals.get("records", 0),
@@ -168,24 +168,24 @@ def _table(title: str, columns: tuple[str, ...], rows: Any) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        # As Text: a message with brackets is not markup.
+        # As Text, because a message with brackets is not markup.
         table.add_row(*(Text(cell) for cell in row))
     return table
 
 
 def _end(run: dict[str, Any]) -> str:
-    """When a run ended; of one that has not said so, when it was last heard of."""
+    """When a run ended; without an end, the age of its last heartbeat."""
     if run["ended"]:
         return _time(run["ended"])
     if not run["heartbeat"]:
         return "-"
-    from airflow_ckpt.streams.duration import in_words
+    from airflow_ckpt.streams.durations import in_words
 
     try:
         age = (datetime.now(UTC) - datetime.fromisoformat(run["heartbeat"])).total_seconds()
     except (TypeError, ValueError):
         return str(run["heartbeat"])
-    return f"heard of {in_words(max(0.0, age))} ago"
+    return f"heartbeat {in_words(max(0.0, age))} ago"
 
 
 def _time(text: Any) -> str:

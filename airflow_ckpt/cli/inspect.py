@@ -1,4 +1,4 @@
-"""`airflow-ckpt inspect`: what a checkpoint holds, where it stands, and what is wrong with it."""
+"""`airflow-ckpt inspect`: what a checkpoint holds, its position, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -10,29 +10,27 @@ import typer
 
 from airflow_ckpt.cli.kafka_options import AsJson
 from airflow_ckpt.cli.output import Result, output_for
+from airflow_ckpt.cli.streams import WebHdfs
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from airflow_ckpt.checkpoint.files import FsspecFiles
-    from airflow_ckpt.checkpoint.reader import CheckpointFinding
+    from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
+    from ckpt_stream.protocol.checkpoint.checkpoint_reader import CheckpointFinding
 
 Location = Annotated[
     str, typer.Argument(metavar="CHECKPOINT", help="The stream's checkpoint folder, as Spark knows it.")
 ]
-WebHdfs = Annotated[
-    str | None, typer.Option("--webhdfs", help="For hdfs://, the NameNode's HTTP address: http://namenode:9870.")
-]
 
 
 def inspect(checkpoint: Location, webhdfs: WebHdfs = None, as_json: AsJson = False) -> None:
-    """Show where a checkpoint stands, its offsets, state and runs. Exit code 1 if something is wrong with it."""
+    """Show a checkpoint's position, offsets, state and runs. Exit code 1 if something is wrong with it."""
     from dataclasses import asdict
 
     from airflow_ckpt.checkpoint.locations import open_files, readable
-    from airflow_ckpt.checkpoint.reader import read_checkpoint
     from airflow_ckpt.checkpoint.state import read_state
+    from ckpt_stream.protocol.checkpoint.checkpoint_reader import read_checkpoint
 
     files = open_files(checkpoint, webhdfs)
     with readable(checkpoint):
@@ -46,10 +44,11 @@ def inspect(checkpoint: Location, webhdfs: WebHdfs = None, as_json: AsJson = Fal
 
 
 def _runs(files: FsspecFiles) -> tuple[dict[str, Any], list[CheckpointFinding]]:
-    """How many runs there are and the current one; a run record that cannot be read is a finding."""
-    from airflow_ckpt.checkpoint.reader import CheckpointFinding
+    """The number of runs and the current run. A run record that cannot be read is a finding."""
     from airflow_ckpt.checkpoint.runs import current_run, run_names
-    from ckpt_stream.run_record import RUNS, RunRecordError
+    from ckpt_stream.errors import RunRecordError
+    from ckpt_stream.protocol.checkpoint.checkpoint_reader import CheckpointFinding
+    from ckpt_stream.protocol.run_files.record_files import RUNS
 
     count = len(run_names(files))
     try:
@@ -70,7 +69,7 @@ def _as_text(value: Result) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[RenderableType] = [_facts(value)]
+    parts: list[RenderableType] = [_summary(value)]
     if value["end"] or value["start"]:
         parts.append(_offsets(value))
     if value["state"]:
@@ -80,7 +79,7 @@ def _as_text(value: Result) -> RenderableType:
     return Group(*parts, *findings_as_text(value["findings"]))
 
 
-def _facts(value: Result) -> Table:
+def _summary(value: Result) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -93,7 +92,7 @@ def _facts(value: Result) -> Table:
         ("newest committed batch", value["committed"]),
         (
             "in doubt",
-            "none" if doubt is None else f"batch {doubt}: begun and not done; a restart decides by the ledger",
+            "none" if doubt is None else f"batch {doubt}: begun and not committed; a restart decides by the ledger",
         ),
         ("newest batch begun", as_time(value["batch_timestamp_ms"])),
         ("watermark", as_time(value["watermark_ms"])),
@@ -115,7 +114,7 @@ def _offsets(value: Result) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    # A transaction's markers take offsets as well.
+    # At most: the markers of transactions have offsets too.
     table = Table(title=f"offsets of batch {value['newest']}")
     for column in ("topic", "partition", "start", "end", "records, at most"):
         table.add_column(column, justify="left" if column == "topic" else "right", overflow="fold")
@@ -170,7 +169,7 @@ def findings_as_text(findings: list[dict[str, Any]]) -> Iterator[RenderableType]
 
 
 def as_time(milliseconds: int | None) -> str | None:
-    """A moment of Spark's files for people; 0 stands for none."""
+    """A time of Spark's files as text; 0 stands for none."""
     if not milliseconds:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Options that several commands share: which Kafka, and in which form to answer."""
+"""Options that several commands share: the Kafka to connect to, and the form of the output."""
 
 from __future__ import annotations
 
@@ -28,5 +28,7 @@ def kafka_settings(bootstrap: str | None, config: Path | None) -> dict[str, Any]
     if bootstrap:
         settings["bootstrap.servers"] = bootstrap
     if "bootstrap.servers" not in settings:
-        raise CkptError("Which Kafka? Give --bootstrap host:port, or --kafka-config with a JSON file of settings.")
+        raise CkptError(
+            "Kafka's address is unknown: give --bootstrap host:port, or --kafka-config with a JSON file of settings."
+        )
     return settings

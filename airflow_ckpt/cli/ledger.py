@@ -1,4 +1,4 @@
-"""`airflow-ckpt ledger`: look at a sink's ledger, and the repairs that a refusal may name."""
+"""`airflow-ckpt ledger`: show a sink's ledger, and repair it as a refusal says."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from airflow_ckpt.cli.output import Result, output_for
 from airflow_ckpt.cli.streams import WebHdfs, me
 from airflow_ckpt.exceptions import CkptError
 
-app = typer.Typer(help="Look at a sink's ledger, and repair it after a refusal.", no_args_is_help=True)
+app = typer.Typer(help="Show a sink's ledger, and repair it after a refusal.", no_args_is_help=True)
 
-SinkId = Annotated[str, typer.Argument(help="The stream's sink_id; without one of its own, the stream's name.")]
+SinkId = Annotated[str, typer.Argument(help="The stream's sink_id; by default the stream's name.")]
 
 
 @app.command()
@@ -25,9 +25,9 @@ def show(
     """Show the newest record of every lane."""
     from dataclasses import asdict
 
-    from ckpt_stream.ledger import ledger_topic
-    from ckpt_stream.start_of_run import read_ledger_ends
-    from ckpt_stream.topics import Topics
+    from ckpt_stream.kafka.lane_control import read_ledger_ends
+    from ckpt_stream.kafka.topics import Topics
+    from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
 
     kafka = kafka_settings(bootstrap, kafka_config)
     topic = Topics(kafka).get(ledger_topic(sink_id), "ledger")
@@ -44,21 +44,9 @@ def _as_table(value: Result) -> Table:
         if record is None:
             table.add_row(str(lane), "-", "", "", "", "", "")
         else:
-            ends = json.dumps(record["end"])
-            table.add_row(
-                *map(
-                    str,
-                    (
-                        lane,
-                        record["batch"],
-                        record["kind"],
-                        record["records"],
-                        ends,
-                        record["query_id"],
-                        record["time"],
-                    ),
-                )
-            )
+            shown = (record[name] for name in ("batch", "kind", "records"))
+            last = (json.dumps(record["end"]), record["query_id"], record["time"])
+            table.add_row(*map(str, (lane, *shown, *last)))
     return table
 
 
@@ -76,9 +64,9 @@ def rebuild(
     webhdfs: WebHdfs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Anchor the ledger at the checkpoint anew, after the ledger was lost or the sink topic exchanged."""
+    """Write a new ledger that begins at the checkpoint, after the ledger was lost or the sink topic was replaced."""
     from airflow_ckpt.checkpoint.locations import open_files, readable
-    from ckpt_stream.repair import rebuild as rebuild_ledger
+    from ckpt_stream.kafka.ledger_repair import rebuild as rebuild_ledger
 
     kafka = kafka_settings(bootstrap, kafka_config)
     with readable(checkpoint):
@@ -92,26 +80,28 @@ def rebuild(
 def accept_replay(
     sink_id: SinkId,
     checkpoint: Annotated[str, typer.Option(help="The stream's checkpoint folder.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Yes, records of this batch may be lost or doubled.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Accept that records of this batch may be lost or doubled.")
+    ] = False,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
     webhdfs: WebHdfs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let the stream finish a batch whose replay differs from what is in the sink of it (ReplayDiffers)."""
+    """Let the stream finish a batch whose replay differs from the part that is in the sink (ReplayDiffers)."""
     from airflow_ckpt.checkpoint.locations import open_files, readable
-    from ckpt_stream.repair import accept_replay as accept
+    from ckpt_stream.kafka.ledger_repair import accept_differing_replay
 
     if not yes:
         raise CkptError(
-            "Nothing was changed. The lanes of the batch that are missing would be written from a replay that differs from "
-            "the one that wrote the others: records that moved between them are lost or doubled, and the verdict on the "
-            "batch is never clean. The version of the application that wrote the batch avoids that. If it cannot be had: "
+            "Nothing was changed. The missing lanes of the batch would be written from a replay that differs from the one "
+            "that wrote the other lanes: records that moved between lanes are lost or doubled, and the verdict on the batch "
+            "is never clean. To avoid that, run the version of the application that wrote the batch. If you cannot: "
             f"`airflow-ckpt ledger accept-replay {sink_id} --checkpoint {checkpoint} --yes`"
         )
     with readable(checkpoint):
         files = open_files(checkpoint, webhdfs)
-        done = accept(files, kafka_settings(bootstrap, kafka_config), sink_id, by=me())
+        done = accept_differing_replay(files, kafka_settings(bootstrap, kafka_config), sink_id, by=me())
     value = {"batch": done.batch, "lanes_there": list(done.lanes_there), "lanes_missing": list(done.lanes_missing)}
     output_for(as_json).result(
         value,
@@ -125,18 +115,18 @@ def accept_replay(
 @app.command()
 def reset(
     sink_id: SinkId,
-    yes: Annotated[bool, typer.Option("--yes", help="Yes, what is in the sink may be written again.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Accept that records of the sink may be written again.")] = False,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Throw the ledger away, to start over on an empty checkpoint."""
-    from ckpt_stream.repair import reset as reset_ledger
+    """Delete the ledger, to start over with an empty checkpoint."""
+    from ckpt_stream.kafka.ledger_repair import reset as reset_ledger
 
     if not yes:
         raise CkptError(
-            f"Nothing was deleted. Without the ledger of {sink_id} the next start writes what is in the sink already once "
-            f"more. If that is wanted: `airflow-ckpt ledger reset {sink_id} --yes`"
+            f"Nothing was deleted. Without the ledger of {sink_id} the next start writes the records of the sink a second "
+            f"time. If you want that: `airflow-ckpt ledger reset {sink_id} --yes`"
         )
     topic = reset_ledger(kafka_settings(bootstrap, kafka_config), sink_id)
     output_for(as_json).result({"deleted": topic}, lambda v: f"{v['deleted']} is deleted")

@@ -1,4 +1,4 @@
-"""`airflow-ckpt local`: the stack on this machine."""
+"""`airflow-ckpt local`: Kafka and Airflow on this machine."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def up(
         int | None, typer.Option(min=1, max=9, help="Number of Kafka brokers.", show_default="1, or as before")
     ] = None,
     sasl_ssl: Annotated[bool, typer.Option("--sasl-ssl", help="Add a SASL_SSL listener, and use it.")] = False,
-    kafka_only: Annotated[bool, typer.Option("--kafka-only", help="Leave Airflow out.")] = False,
+    kafka_only: Annotated[bool, typer.Option("--kafka-only", help="Start no Airflow.")] = False,
     json: Json = False,
 ) -> None:
-    """Start Kafka and Airflow, or just repeat where they are."""
+    """Start Kafka and Airflow if they do not run, and show their addresses."""
     from airflow_ckpt.local import stack
 
     output = output_for(json)
     summary = stack.up(
-        home or stack_home(), brokers=brokers, sasl_ssl=sasl_ssl, kafka_only=kafka_only, report=output.step
+        home or stack_home(), brokers=brokers, sasl_ssl=sasl_ssl, kafka_only=kafka_only, announce=output.step
     )
     output.result(summary, _summary_text)
 
@@ -47,12 +47,12 @@ def down(home: Home = None, json: Json = False) -> None:
     from airflow_ckpt.local import stack
 
     output = output_for(json)
-    output.result(stack.down(home or stack_home(), report=output.step), _down_text)
+    output.result(stack.down(home or stack_home(), announce=output.step), _down_text)
 
 
 @app.command()
 def status(home: Home = None, json: Json = False) -> None:
-    """Show what runs, and where."""
+    """Show the processes and addresses of Kafka and Airflow."""
     from airflow_ckpt.local import stack
 
     output_for(json).result(stack.status(home or stack_home()), _status_text)

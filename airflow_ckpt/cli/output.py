@@ -1,4 +1,4 @@
-"""How the commands speak: results on stdout, as text or as JSON; progress and errors on stderr, one line each."""
+"""The output of commands: the result on stdout, as text or JSON; progress and errors on stderr, one line each."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Result = Mapping[str, Any]
 
 
 class Output(Protocol):
-    """One way to show a command's progress and its result."""
+    """One way to print a command's progress and its result."""
 
     def step(self, line: str) -> None:
-        """Say what happens now."""
+        """Print what the command does now."""
 
     def result(self, value: Result, as_text: Callable[[Result], RenderableType]) -> None:
-        """Show what came out."""
+        """Print the result."""
 
 
 class TextOutput:
@@ -38,7 +38,7 @@ class TextOutput:
         Console(stderr=True, highlight=False).print(line, style="dim", markup=False)
 
     def result(self, value: Result, as_text: Callable[[Result], RenderableType]) -> None:
-        # What Kafka, Spark and users have written is shown as it is: brackets and colons in it are neither markup nor emoji.
+        # Texts of Kafka, Spark and users are printed as they are: brackets and colons are neither markup nor emoji.
         Console(highlight=False, soft_wrap=True, markup=False, emoji=False).print(as_text(value))
 
 
@@ -56,24 +56,24 @@ def output_for(as_json: bool) -> Output:
     return JsonOutput() if as_json else TextOutput()
 
 
-class OneLineErrors(typer.core.TyperGroup):
-    """The one place where an error becomes a line on stderr and an exit code."""
+class CommandGroup(typer.core.TyperGroup):
+    """All commands. This is the one place where an error becomes a line on stderr and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        with_cleanup = {number: signal.signal(number, _end_in_order) for number in (signal.SIGTERM, signal.SIGHUP)}
+        handlers = {number: signal.signal(number, _raise_system_exit) for number in (signal.SIGTERM, signal.SIGHUP)}
         try:
             return super().invoke(ctx)
         except (CkptError, StreamError) as error:
             sys.stderr.write(f"airflow-ckpt: {error}\n")
             raise typer.Exit(1) from error
         except KeyboardInterrupt as interrupt:
-            sys.stderr.write("airflow-ckpt: interrupted; what this command had started is stopped again\n")
+            sys.stderr.write("airflow-ckpt: interrupted; the processes that this command started are stopped\n")
             raise typer.Exit(INTERRUPTED) from interrupt
         finally:
-            for number, handler in with_cleanup.items():
+            for number, handler in handlers.items():
                 signal.signal(number, handler)
 
 
-def _end_in_order(number: int, frame: FrameType | None) -> None:
-    """Unwind as Ctrl-C does, so that a half-started stack is stopped: by default Python ends on the spot."""
+def _raise_system_exit(number: int, frame: FrameType | None) -> None:
+    """Unwind as Ctrl-C does, so that a half-started stack is stopped: by default Python ends at once."""
     raise SystemExit(128 + number)

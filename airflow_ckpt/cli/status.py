@@ -1,4 +1,4 @@
-"""`airflow-ckpt status` and `airflow-ckpt resume`: how a stream is, and bring it back, without Airflow's UI."""
+"""`airflow-ckpt status` and `airflow-ckpt resume`: show a stream's status, and resume it, without Airflow's UI."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from rich.text import Text
 
 from airflow_ckpt.cli.kafka_options import AsJson, Bootstrap, KafkaConfig
 from airflow_ckpt.cli.output import Result, output_for
-from airflow_ckpt.cli.streams import StreamArgument, WebHdfs, control_for, control_to_start, telling_of_storage
+from airflow_ckpt.cli.streams import StreamArgument, WebHdfs, control_to_look, control_to_start, with_storage_errors
 from airflow_ckpt.exceptions import CkptError
+from ckpt_stream.protocol.deadline import Deadline
 
 COLOURS = {"RUNNING": "green", "IDLE": "green", "STARTING": "cyan", "STOPPED": "dim", "FINISHED": "dim", "NEW": "dim"}
 
 
-@telling_of_storage
+@with_storage_errors
 def status(
     stream: StreamArgument,
     bootstrap: Bootstrap = None,
@@ -26,17 +27,17 @@ def status(
     webhdfs: WebHdfs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how a stream is: state, batch, lag per partition, driver. Exit code 1 if it is FAILED, LOST or STALLED."""
+    """Show a stream's state, batch, lag per partition and driver. Exit code 1 if it is FAILED, LOST or STALLED."""
     from airflow_ckpt.streams.status import BROKEN
 
-    control = control_for(stream, bootstrap, kafka_config, webhdfs)
+    control = control_to_look(stream, bootstrap, kafka_config, webhdfs)
     found = control.status(lag_seconds=True)
     output_for(as_json).result(found.as_dict(), _as_table)
     raise typer.Exit(1 if found.state in BROKEN else 0)
 
 
 def _as_table(value: Result) -> Group:
-    from airflow_ckpt.streams.duration import in_words
+    from airflow_ckpt.streams.durations import in_words
 
     state = value["state"]
     table = Table(title=f"stream {value['stream']}", show_header=False)
@@ -67,39 +68,45 @@ def _as_table(value: Result) -> Group:
     return Group(table, parts) if value["partitions"] else Group(table)
 
 
-@telling_of_storage
+@with_storage_errors
 def resume(
     stream: StreamArgument,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
     webhdfs: WebHdfs = None,
-    allow: Annotated[list[str] | None, typer.Option(help="Go on in spite of this preflight finding, by kind.")] = None,
-    new_budget: Annotated[bool, typer.Option("--new-budget", help="Start over with a full restart budget.")] = False,
+    allow: Annotated[
+        list[str] | None, typer.Option(help="A kind of preflight finding that does not prevent the start.")
+    ] = None,
+    new_budget: Annotated[
+        bool, typer.Option("--new-budget", help="Start the stream with a new restart budget.")
+    ] = False,
     wait: Annotated[float, typer.Option(help="Seconds to wait for the driver to run; 0: do not wait.")] = 120.0,
     as_json: AsJson = False,
 ) -> None:
-    """Resume a stream that failed, was lost or has stalled. A healthy one is left alone.
+    """Resume a stream that is FAILED, LOST or STALLED. A healthy stream is not changed.
 
-    One that was stopped is started with --new-budget only.
+    A stream that was stopped is started with --new-budget only.
     """
     from airflow_ckpt.streams.status import BROKEN, STOPPED
 
-    control, missing = control_to_start(stream, bootstrap, kafka_config, webhdfs)
+    control, refusal = control_to_start(stream, bootstrap, kafka_config, webhdfs)
     out = output_for(as_json)
-    found = control.status()
-    if missing and found.state in (*BROKEN, STOPPED):
-        # Before anything is ended that could not be started again.
-        raise missing
+    look = control.look_before_start()
+    found = look.status
+    if refusal and found.state in (*BROKEN, STOPPED):
+        # Before a driver is ended that could not be started again.
+        raise refusal
     if new_budget and found.state in (*BROKEN, STOPPED):
         found = control.submit(allow=tuple(allow or ()))
     else:
         plan = control.plan_resume(found)
         out.step(plan.reason)
-        found = control.when_due(found)
+        look = control.when_due(look)
+        found = look.status
         if found.state in BROKEN:
-            found = control.resume(found, allow=tuple(allow or ()))
-    deadline = time.monotonic() + wait
-    while found.state == "STARTING" and time.monotonic() < deadline:
+            found = control.resume(look, allow=tuple(allow or ()))
+    deadline = Deadline.after(wait)
+    while found.state == "STARTING" and not deadline.passed:
         time.sleep(0.5)
         found = control.status()
     if found.state in BROKEN:

@@ -1,4 +1,4 @@
-"""`airflow-ckpt stop`: ask a running stream to end after the batch it is working on, and a broken one to stay ended."""
+"""`airflow-ckpt stop`: end a running stream after its current batch, and prevent the restart of a broken one."""
 
 from __future__ import annotations
 
@@ -11,58 +11,59 @@ from rich.text import Text
 
 from airflow_ckpt.cli.kafka_options import AsJson
 from airflow_ckpt.cli.output import Output, Result, output_for
-from airflow_ckpt.cli.streams import StreamArgument, WebHdfs, control_to_start, telling_of_storage
+from airflow_ckpt.cli.streams import StreamArgument, WebHdfs, control_to_start, with_storage_errors
+from ckpt_stream.protocol.deadline import Deadline
 
 if TYPE_CHECKING:
     from airflow_ckpt.streams.status import StreamStatus
 
-SCHEDULED = "the next run of a DAG that submits it starts it again: pause a DAG that is scheduled"
-#: Five looks a second: as long as a driver takes to see that a request is withdrawn.
-TAKE_UP_LOOKS = 10
+SCHEDULED = "the next run of a DAG that submits the stream starts it again: pause a DAG that has a schedule"
+#: With five looks a second, as long as a driver takes to notice that a request is withdrawn.
+LOOKS_UNTIL_NOTICED = 10
 
 
-@telling_of_storage
+@with_storage_errors
 def stop(
     stream: StreamArgument,
-    reason: Annotated[str, typer.Option(help="Why, for the log.")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, for the driver's log and the run record.")] = "",
     wait: Annotated[float, typer.Option(help="Seconds to wait for the end; 0: do not wait.")] = 60.0,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Withdraw a stop that is not obeyed yet.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Withdraw a stop that the driver has not begun.")] = False,
     webhdfs: WebHdfs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a stream gracefully: its current batch commits, no new one starts, and only a new submit starts it again.
+    """Stop a stream gracefully: its current batch is committed, no new batch starts, and only a new submit starts it again.
 
-    Exit code 1 if it still runs; with --cancel, if its driver has taken up the stop already.
+    Exit code 1 if it still runs after the wait; with --cancel, if its driver is stopping already.
     """
     from airflow_ckpt.streams.status import BROKEN, HEALTHY, STALLED
 
-    control, missing = control_to_start(stream, None, None, webhdfs)
-    # How much input waits is of no interest here, and Kafka may be away.
-    control.sources = replace(control.sources, kafka=None)
+    control, refusal = control_to_start(stream, None, None, webhdfs)
+    # The lag does not matter here, and Kafka may not answer.
+    control.access = replace(control.access, kafka=None)
     before = control.status()
     if cancel:
         _cancel(control, before, output_for(as_json))
         return
     found = control.request_stop(reason)
-    deadline = time.monotonic() + wait
-    while (lives := found.state in (*HEALTHY, STALLED)) and time.monotonic() < deadline:
+    deadline = Deadline.after(wait)
+    while (is_running := found.state in (*HEALTHY, STALLED)) and not deadline.passed:
         time.sleep(0.2)
         found = control.status()
     asked = before.state in (*HEALTHY, *BROKEN)
     value = {"run": found.run, "state": found.state, "before": before.state, "requested": asked, "reason": found.reason}
-    again = f"`airflow-ckpt resume {control.stream.checkpoint} --new-budget`" if missing is None else str(missing)
+    again = f"`airflow-ckpt resume {control.stream.checkpoint} --new-budget`" if refusal is None else str(refusal)
     # As Text: a reason with brackets is not markup.
-    output_for(as_json).result(value, lambda v: Text("\n".join(_lines(v, lives, again))))
-    raise typer.Exit(1 if wait and lives else 0)
+    output_for(as_json).result(value, lambda v: Text("\n".join(_lines(v, is_running, again))))
+    raise typer.Exit(1 if wait and is_running else 0)
 
 
 def _cancel(control: Any, before: StreamStatus, out: Output) -> None:
-    """Exit code 1 if the driver has taken up the request already."""
+    """Withdraw a stop request. Exit code 1 if the driver is stopping already."""
     from airflow_ckpt.streams.status import HEALTHY
 
     found = control.withdraw_stop()
-    for _ in range(TAKE_UP_LOOKS):
-        # A driver that was taking it up at this moment sees that it is withdrawn, and goes on.
+    for _ in range(LOOKS_UNTIL_NOTICED):
+        # A driver that begins to stop at this moment notices that the request is withdrawn, and runs on.
         if not found.stopping:
             break
         time.sleep(0.2)
@@ -72,16 +73,14 @@ def _cancel(control: Any, before: StreamStatus, out: Output) -> None:
         "stopping": found.stopping, "reason": found.reason,
     }  # fmt: skip
     if found.stopping:
-        said = (
-            "its driver has taken up the stop already, and ends after its current batch; then a submit starts it again"
-        )
+        message = "too late: its driver is stopping and ends after its current batch; a submit starts the stream again"
     elif before.stop is None:
-        said = "no stop was pending: nothing is withdrawn"
+        message = "there is no stop request to withdraw"
     elif found.state in HEALTHY:
-        said = f"the stop that {before.stop.get('by')} requested is withdrawn: the stream goes on"
+        message = f"the stop that {before.stop.get('by')} requested is withdrawn: the stream runs on"
     else:
-        said = f"the stop that {before.stop.get('by')} requested is withdrawn: a supervision or a resume restarts the stream"
-    out.result(value, lambda v: Text(f"{_state(v)}\n{said}"))
+        message = f"the stop that {before.stop.get('by')} requested is withdrawn: a supervise or resume task restarts the stream"
+    out.result(value, lambda v: Text(f"{_state(v)}\n{message}"))
     raise typer.Exit(1 if found.stopping else 0)
 
 
@@ -90,12 +89,12 @@ def _state(value: Result) -> str:
     return f"{what} is {value['state']}" + (f": {value['reason']}" if value["reason"] else "")
 
 
-def _lines(value: Result, lives: bool, again: str) -> list[str]:
+def _lines(value: Result, is_running: bool, again: str) -> list[str]:
     line = _state(value)
     if not value["requested"]:
-        return [f"nothing to stop: {line}"]
-    if lives:
-        return [line, "the request holds; the driver ends after its current batch", SCHEDULED]
+        return [f"there is nothing to stop: {line}"]
+    if is_running:
+        return [line, "the stop is requested; the driver ends after its current batch", SCHEDULED]
     if value["before"] in ("FAILED", "LOST"):
         return [line, f"only a new submit starts it again: {again}", SCHEDULED]
     return [line, SCHEDULED]

@@ -1,4 +1,4 @@
-"""What the commands on a stream share: find it by its checkpoint folder, or by `file.py:name`."""
+"""Commands on a stream: they find it by its checkpoint folder, or by `file.py:name` of its declaration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ StreamArgument = Annotated[
     str,
     typer.Argument(metavar="STREAM", help="The stream's checkpoint folder, or `file.py:name` of its declaration."),
 ]
-WebHdfs = Annotated[str | None, typer.Option(help="For hdfs://: the NameNode's address, http://namenode:9870.")]
+WebHdfs = Annotated[str | None, typer.Option(help="For hdfs://, the NameNode's HTTP address: http://namenode:9870.")]
 
 
 def declared(text: str) -> Any | None:
@@ -43,44 +43,46 @@ def declared(text: str) -> Any | None:
 
 
 def me() -> str:
+    """The name under which a command acts on a stream."""
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
-def telling_of_storage(command: Callable[..., None]) -> Callable[..., None]:
-    """Make an error of the storage one line that names the stream, wherever in the command it comes up."""
+def with_storage_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn an error of the storage, anywhere in the command, into one line that names the stream."""
 
     @functools.wraps(command)
-    def told(*args: Any, **options: Any) -> None:
+    def wrapped(*args: Any, **options: Any) -> None:
         from airflow_ckpt.checkpoint.locations import readable
 
         with readable(options["stream"]):
             command(*args, **options)
 
-    return told
+    return wrapped
 
 
-def control_for(text: str, bootstrap: str | None, kafka_config: Path | None, webhdfs: str | None = None) -> Any:
-    """The control of a stream, made without Airflow, to look at it."""
+def control_to_look(text: str, bootstrap: str | None, kafka_config: Path | None, webhdfs: str | None = None) -> Any:
+    """The control of a stream without Airflow, for commands that start nothing."""
     return control_to_start(text, bootstrap, kafka_config, webhdfs)[0]
 
 
 def control_to_start(
     text: str, bootstrap: str | None, kafka_config: Path | None, webhdfs: str | None = None
 ) -> tuple[Any, CkptError | None]:
-    """The control of a stream from what its last submit has left on this machine, or why it cannot be started from here.
+    """The control of a stream, and the reason if it cannot be started from here.
 
-    What is noted beside the checkpoint is good for a look at the stream, and for nothing else.
+    Only what its last submit left on this machine is started. What is stored beside the checkpoint only shows the stream.
     """
     from airflow_ckpt.checkpoint.locations import open_files
     from airflow_ckpt.checkpoint.runs import current_run
     from airflow_ckpt.cli.kafka_options import kafka_settings
     from airflow_ckpt.cli.work_folder import work_folder
     from airflow_ckpt.runners.base import Launch
-    from airflow_ckpt.streams.control import Order, StreamControl
-    from airflow_ckpt.streams.intent import read_intent
-    from airflow_ckpt.streams.observe import Sources
-    from airflow_ckpt.streams.relaunch import kafka_of, last_launch, relaunch, runner_of, stream_of
-    from ckpt_stream.look_again import Unreadable
+    from airflow_ckpt.supervision.control import StreamControl
+    from airflow_ckpt.supervision.intent_files import read_intent
+    from airflow_ckpt.supervision.launch_request import LaunchRequest
+    from airflow_ckpt.supervision.relaunch import kafka_of, last_launch, relaunch, runner_of, stream_of
+    from airflow_ckpt.supervision.stream_access import StreamAccess
+    from ckpt_stream.errors import Unreadable
 
     stream = declared(text)
     checkpoint = stream.checkpoint if stream else text
@@ -91,25 +93,25 @@ def control_to_start(
     except Unreadable:
         if intent is None:
             raise
-        # Its driver may have died while it wrote: the look at the stream decides that.
+        # The driver may have died while it wrote the record: the stream's status shows that.
         run = None
     root = work_folder(intent.token if intent else None)
-    last, missing = None, None
+    last, refusal = None, None
     try:
         last = last_launch(root, checkpoint, intent)
     except CkptError as e:
-        missing = e
+        refusal = e
     if stream is None:
         stream = last.stream if last else stream_of(checkpoint, intent, run)
     kafka = dict(last.kafka) if last else kafka_of(run)
     if bootstrap or kafka_config:
         kafka = kafka_settings(bootstrap, kafka_config)
 
-    def launch(order: Order) -> Launch:
-        if missing is not None:
-            raise missing
-        assert last is not None  # noqa: S101 - else it is missing
-        return relaunch(stream, order, last, kafka)
+    def launch(request: LaunchRequest) -> Launch:
+        if refusal is not None:
+            raise refusal
+        assert last is not None  # noqa: S101 - otherwise there is a refusal
+        return relaunch(stream, request, last, kafka)
 
-    sources = Sources(stream, files, kafka or None, runner_of(root, checkpoint, intent))
-    return StreamControl(sources, launch, me()), missing
+    access = StreamAccess(stream, files, kafka or None, runner_of(root, checkpoint, intent))
+    return StreamControl(access, launch, me()), refusal

@@ -21,7 +21,7 @@ def verify(
     checkpoint: Annotated[str | None, typer.Option(help="The stream's checkpoint, to be compared as well.")] = None,
     group: Annotated[str | None, typer.Option(help="The stream's consumer group, to be compared as well.")] = None,
     depth: Annotated[str, typer.Option(help="ledger: bookkeeping only; sink: read the sink as well.")] = "sink",
-    after: Annotated[int | None, typer.Option(help="Begin behind this batch, which was verified before.")] = None,
+    after: Annotated[int | None, typer.Option(help="Begin after this batch, which was verified before.")] = None,
     query: Annotated[
         str | None, typer.Option(help="The query whose batch --after names; the newest in the ledger by default.")
     ] = None,
@@ -47,16 +47,17 @@ def verify(
     webhdfs: WebHdfs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Verify that every record is in the sink exactly once. Exit code 0 clean, 1 violated, 2 could not tell."""
+    """Verify that every record is in the sink exactly once. Exit code 0 clean, 1 violated, 2 unknown."""
     from airflow_ckpt.checkpoint.locations import open_files, readable
     from airflow_ckpt.checkpoint.runs import current_run
     from airflow_ckpt.exceptions import CkptError
     from airflow_ckpt.verify.foreign import verify_foreign
     from airflow_ckpt.verify.report import as_html, as_text
+    from airflow_ckpt.verify.subject import Subject
     from airflow_ckpt.verify.verdict import EXIT_CODES, UNKNOWN
-    from airflow_ckpt.verify.verification import Range, Subject
     from airflow_ckpt.verify.verification import verify as verify_stream
     from ckpt_stream.errors import StreamError
+    from ckpt_stream.protocol.verification.consistent_cut import BatchRange
 
     if id_path is None and (source or source_id or sequence):
         raise typer.BadParameter("--source, --source-id and --sequence go with --id.")
@@ -80,13 +81,13 @@ def verify(
                 with readable(checkpoint) if checkpoint else nullcontext():
                     files = open_files(checkpoint, webhdfs) if checkpoint else None
                     subject = Subject(name, kafka, name, sink, group, files, transaction_timeout)
-                    wanted = Range(after, until, query)
+                    wanted = BatchRange(after, until, query)
                     verdict = verify_stream(
                         subject, depth=depth, batches=wanted, count_aborted=count_aborted, progress=progress
                     )
     except (CkptError, StreamError) as error:
-        # Not to be mistaken for a verdict: 1 would say that records were lost or doubled.
-        sys.stderr.write(f"airflow-ckpt: could not tell: {error}\n")
+        # No verdict was reached. The exit code 1 would say that records were lost or doubled.
+        sys.stderr.write(f"airflow-ckpt: not verified: {error}\n")
         raise typer.Exit(EXIT_CODES[UNKNOWN]) from error
     document = verdict.as_dict()
     if html is not None:
@@ -98,7 +99,7 @@ def verify(
 
 @contextmanager
 def _bar(as_json: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar, where somebody is looking."""
+    """A progress bar, on a terminal."""
     if as_json or not sys.stderr.isatty():
         yield None
         return

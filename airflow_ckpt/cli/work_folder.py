@@ -1,4 +1,4 @@
-"""Where Airflow keeps the folders of the drivers that it starts on this machine, found without loading Airflow."""
+"""The folder where Airflow keeps its drivers on this machine, found without importing Airflow."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ OPTION = "AIRFLOW__AIRFLOW_CKPT__WORK_FOLDER"
 
 
 def work_folder(token: str | None = None) -> Path:
-    """The folder that Airflow's settings name; the embedded stack's, if that one has a driver of this token."""
-    theirs = _configured()
-    ours = stack_home() / "airflow" / "airflow_ckpt"
+    """The work folder of Airflow's settings, or the embedded stack's if only that has a driver with this token."""
+    configured = _configured()
+    embedded = stack_home() / "airflow" / "airflow_ckpt"
     plain = token is not None and Path(token).name == token
-    return ours if plain and (ours / str(token)).is_dir() and not (theirs / str(token)).is_dir() else theirs
+    return (
+        embedded
+        if plain and (embedded / str(token)).is_dir() and not (configured / str(token)).is_dir()
+        else configured
+    )
 
 
 def _configured() -> Path:

@@ -1,1 +1,1 @@
-"""The demo: a stream that is killed twice in the middle of its work, resumed by Airflow, and counted afterwards."""
+"""The demo: a stream whose driver is killed twice, which Airflow resumes, and whose sink is counted afterwards."""

@@ -1,27 +1,30 @@
-"""An access log that grows while one watches, and an independent count of it."""
+"""Writes an access log to a topic while the demo runs, and counts it independently of the stream."""
 
 from __future__ import annotations
 
 import random
 import threading
-import time
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from airflow_ckpt.exceptions import StackError
+from ckpt_stream.protocol.deadline import Deadline
+
 WINDOW = 5
-#: Event time runs faster than the clock, so that windows close while one watches.
+#: Event time runs faster than the clock, so that windows close during the demo.
 SPEED = 10
 IPS = 60
 SEED = 20260101
 #: Far enough after the last line that the watermark passes every window before it.
 LAST_GAP_SECONDS = 3600
+FLUSH_SECONDS = 60
 BEGIN = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
 
 
 class AccessLog(threading.Thread):
-    """Writes lines to a topic for so many seconds, at a steady rate, and remembers what it wrote."""
+    """Writes lines to topics for so many seconds, at a steady rate, and counts them."""
 
     def __init__(self, kafka: Mapping[str, Any], topics: tuple[str, ...], seconds: float, rate: int) -> None:
         super().__init__(daemon=True, name="access-log")
@@ -35,6 +38,11 @@ class AccessLog(threading.Thread):
     def stop(self) -> None:
         self._end.set()
 
+    def refuse_error(self) -> None:
+        """Raise StackError if lines could not be written: a log that ends early must not be counted."""
+        if self.error:
+            raise StackError(f"the access log cannot be written: {self.error}")
+
     def run(self) -> None:
         try:
             self._write()
@@ -45,14 +53,14 @@ class AccessLog(threading.Thread):
         from confluent_kafka import Producer
 
         producer = Producer({**self.kafka, "enable.idempotence": True, "linger.ms": 20})
-        dice = random.Random(SEED)  # noqa: S311 - a log of nobody
-        begun = time.monotonic()
-        while (elapsed := time.monotonic() - begun) < self.seconds and not self._end.is_set():
-            due = int(elapsed * self.rate)
+        random_numbers = random.Random(SEED)  # noqa: S311 - an invented log
+        deadline = Deadline.after(self.seconds)
+        while (left := deadline.left) and not self._end.is_set():
+            due = int((self.seconds - left) * self.rate)
             while self.lines < due:
                 # A little out of order, never late.
-                second = BEGIN + int(self.lines / self.rate * SPEED) - dice.randrange(3)
-                ip = f"10.0.{dice.randrange(4)}.{dice.randrange(IPS // 4)}"
+                second = BEGIN + int(self.lines / self.rate * SPEED) - random_numbers.randrange(3)
+                ip = f"10.0.{random_numbers.randrange(4)}.{random_numbers.randrange(IPS // 4)}"
                 self._send(producer, ip, second)
                 self.expected[(ip, second // WINDOW * WINDOW)] += 1
                 self.lines += 1
@@ -61,8 +69,11 @@ class AccessLog(threading.Thread):
         # The last line's own window stays open and is not expected.
         self._send(producer, "10.9.9.9", last)
         self.lines += 1
-        if unsent := producer.flush(60):
-            raise RuntimeError(f"{unsent} lines were not taken by Kafka")
+        if unsent := producer.flush(FLUSH_SECONDS):
+            raise StackError(
+                f"Kafka did not take {unsent} lines of the access log within {FLUSH_SECONDS} s, so the demo cannot count them: "
+                "`airflow-ckpt local status` shows whether its brokers run; then run the demo again."
+            )
 
     def _send(self, producer: Any, ip: str, second: int) -> None:
         moment = datetime.fromtimestamp(second, UTC).strftime("%d/%b/%Y:%H:%M:%S +0000")

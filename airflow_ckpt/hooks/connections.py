@@ -1,4 +1,4 @@
-"""Airflow's connections as values: Kafka settings, where Spark runs, and how the checkpoint's storage is opened."""
+"""Airflow's connections as values: Kafka settings, the Spark cluster, and the options of the checkpoint's storage."""
 
 from __future__ import annotations
 
@@ -6,16 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadConnection
 from airflow_ckpt.streams.stream import Stream
-
-
-class BadConnection(CkptError):
-    """A connection is missing or cannot be used for a stream."""
-
-
-class UnknownConnection(BadConnection):
-    """A connection was not found. A triggerer says so too when whoever knows it does not answer."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +34,7 @@ class SparkTarget:
 
 @dataclass(frozen=True)
 class Connections:
-    """What a stream's connections say. Holds secrets: never logged, never stored."""
+    """The settings of a stream's connections. They hold secrets: never log or store them."""
 
     kafka: Mapping[str, Any] = field(repr=False)
     spark: SparkTarget
@@ -55,7 +47,7 @@ def names_of(stream: Stream) -> list[str]:
 
 
 def from_airflow(stream: Stream, found: Mapping[str, Any]) -> Connections:
-    """Turn Airflow's connection objects into values, or say what is wrong with one of them."""
+    """Turn Airflow's connection objects into values. Raises BadConnection for one that cannot be used."""
     return Connections(
         kafka=kafka_settings(found[stream.kafka_conn_id], stream.kafka_conn_id),
         spark=spark_target(found[stream.spark_conn_id], stream.spark_conn_id),
@@ -81,7 +73,7 @@ def spark_target(connection: Any, conn_id: str) -> SparkTarget:
     if connection.conn_type == "spark" and host and ("://" in host or not port):
         master = host
     elif connection.conn_type == "yarn":
-        # Out of a URI. Hadoop's configuration says where YARN is; Spark knows no address of it.
+        # From a connection URI. Spark takes no address of YARN: it finds it in Hadoop's configuration.
         master, port = "yarn", None
     elif connection.conn_type in ("spark", "k8s", "local"):
         master = f"{connection.conn_type}://{host}"
@@ -98,7 +90,7 @@ def spark_target(connection: Any, conn_id: str) -> SparkTarget:
 
 
 def storage_options(connection: Any) -> dict[str, Any]:
-    """fsspec options out of a connection: login and password are key and secret, the extra field the rest."""
+    """The fsspec options of a connection: login and password as key and secret, and its extra field."""
     options = dict(connection.extra_dejson)
     if connection.login:
         options.setdefault("key", connection.login)

@@ -12,11 +12,11 @@ SECTION = "airflow_ckpt"
 
 @dataclass(frozen=True)
 class Settings:
-    """What the deployment decides, not the DAG."""
+    """Settings of the deployment, the same for all DAGs."""
 
     #: Folders of drivers that run on this machine: log, configuration, exit status.
     work_folder: Path
-    #: Where a relative `application` is looked for, first to last.
+    #: Where a relative `application` is searched, in this order.
     application_folders: tuple[Path, ...]
     #: The Kafka connector's jars; empty: Spark downloads it (`--packages`).
     spark_jars: tuple[str, ...]

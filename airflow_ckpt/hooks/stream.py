@@ -1,4 +1,4 @@
-"""Joins a stream with Airflow: its connections, its configuration, and who is acting."""
+"""Connects a stream with Airflow: its connections, its configuration, and the name that it acts under."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_ckpt.checkpoint.files import FsspecFiles
+from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 from airflow_ckpt.checkpoint.locations import open_files
-from airflow_ckpt.exceptions import CkptError
-from airflow_ckpt.hooks.connections import BadConnection, Connections, UnknownConnection, from_airflow, names_of
+from airflow_ckpt.exceptions import BadConnection, CkptError, UnknownConnection
+from airflow_ckpt.hooks.connections import Connections, from_airflow, names_of
 from airflow_ckpt.hooks.launch import make_launch
 from airflow_ckpt.hooks.settings import Settings, read_settings
 from airflow_ckpt.runners.base import Runner
-from airflow_ckpt.streams.control import StreamControl
-from airflow_ckpt.streams.observe import Sources
 from airflow_ckpt.streams.stream import Stream
-from ckpt_stream.security import client_settings, is_secret
+from airflow_ckpt.supervision.control import StreamControl
+from airflow_ckpt.supervision.stream_access import StreamAccess
+from ckpt_stream.kafka.settings import client_settings
+from ckpt_stream.protocol.settings.secret_names import is_secret
 
 
 class StreamHook(BaseHook):
-    """Everything that a stream's operators, sensors and triggers do goes through here."""
+    """Gives operators, sensors and triggers the control of a stream."""
 
     def __init__(self, stream: Stream, by: str = "airflow") -> None:
         super().__init__()
         self.stream, self.by = stream, by
 
     def get_conn(self) -> StreamControl:
-        """The stream's control, with its connections looked up now."""
+        """The stream's control, with its connections as they are now."""
         found = {}
         for name in names_of(self.stream):
             try:
                 found[name] = self.get_connection(name)
             except AirflowNotFoundException as e:
-                raise _unknown(name, self.stream) from e
+                raise _unknown_connection(name, self.stream) from e
         return self.control(found)
 
     async def aget_conn(self) -> StreamControl:
@@ -44,17 +45,17 @@ class StreamHook(BaseHook):
             try:
                 found[name] = await self.aget_connection(name)
             except AirflowNotFoundException as e:
-                raise _unknown(name, self.stream) from e
+                raise _unknown_connection(name, self.stream) from e
         return self.control(found)
 
     def control(self, found: Mapping[str, Any]) -> StreamControl:
         connections = from_airflow(self.stream, found)
-        _mask(connections)
+        _mask_secrets(connections)
         settings = read_settings()
         runner = make_runner(self.stream, connections, settings)
-        sources = Sources(self.stream, self._files(connections), client_settings(connections.kafka), runner)
+        access = StreamAccess(self.stream, self._files(connections), client_settings(connections.kafka), runner)
         return StreamControl(
-            sources, lambda order: make_launch(self.stream, order, connections, runner, settings), self.by
+            access, lambda request: make_launch(self.stream, request, connections, runner, settings), self.by
         )
 
     def _files(self, connections: Connections) -> FsspecFiles:
@@ -98,20 +99,20 @@ def _yarn(stream: Stream, connections: Connections) -> Runner:
         try:
             from requests_kerberos import HTTPKerberosAuth
         except ImportError as e:
-            raise CkptError("A Kerberos connection needs `pip install requests-kerberos`.") from e
+            raise CkptError("A Kerberos connection needs `pip install 'airflow-ckpt[kerberos]'`.") from e
         auth = HTTPKerberosAuth()
     return YarnRunner(address, auth=auth)
 
 
-def _unknown(name: str, stream: Stream) -> UnknownConnection:
+def _unknown_connection(name: str, stream: Stream) -> UnknownConnection:
     return UnknownConnection(
         f"The connection {name!r} of stream {stream.name!r} was not found. Add it under Admin > "
         f"Connections, or with `airflow connections add {name} ...`."
     )
 
 
-def _mask(connections: Connections) -> None:
-    """Whatever is secret is masked in every log from here on."""
+def _mask_secrets(connections: Connections) -> None:
+    """Mask the secrets of the connections in every log from now on."""
     from airflow.providers.common.compat.sdk import mask_secret
 
     for settings in (connections.kafka, connections.storage, connections.spark.extra):

@@ -1,1 +1,1 @@
-"""What we ask Kafka: ends, last stable offsets, retention, consumer-group offsets. Imports neither Airflow nor Spark."""
+"""What only Airflow asks Kafka: lag, consumer-group offsets, with shared clients. Imports neither Airflow nor Spark."""

@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from airflow_ckpt.kafka.offsets import ASK_SECONDS, Ends, Kafka, KafkaUnreachable, ends_of
-from ckpt_stream.ledger import Offsets
-from ckpt_stream.security import client_settings
-from ckpt_stream.topics import INTERNAL
+from ckpt_stream.errors import KafkaUnreachable
+from ckpt_stream.kafka.admin_client import ASK_SECONDS
+from ckpt_stream.kafka.ask_topic_ends import topic_ends
+from ckpt_stream.kafka.settings import Kafka, client_settings
+from ckpt_stream.kafka.topics import source_topics
+from ckpt_stream.protocol.deadline import Deadline
+from ckpt_stream.protocol.offsets import Offsets
+from ckpt_stream.protocol.topic_ends import TopicEnds
 
-#: A partition's oldest waiting record is fetched within milliseconds; nobody waits long for a number in a log line.
-LOOK_SECONDS = 3.0
+#: A partition's oldest waiting record is fetched within milliseconds, and the age of a record is worth no longer wait.
+READ_SECONDS = 3.0
 
 
 def topic_names(admin: Any, topics: Iterable[str], pattern: str | None) -> list[str]:
-    """The source topics, a pattern resolved."""
-    if not pattern:
-        return sorted(topics)
+    """The names of the source topics. Kafka lists its topics only where they are needed, for a pattern."""
+    return source_topics(topics, pattern, lambda: _known_topics(admin))
+
+
+def _known_topics(admin: Any) -> Iterable[str]:
     from confluent_kafka import KafkaException
 
     try:
-        known = admin.list_topics(timeout=ASK_SECONDS).topics
+        known: Mapping[str, Any] = admin.list_topics(timeout=ASK_SECONDS).topics
     except KafkaException as e:
-        raise KafkaUnreachable(f"Kafka does not list its topics: {e.args[0].str()}") from e
-    return sorted(name for name in known if name not in INTERNAL and re.fullmatch(pattern, name))
+        raise KafkaUnreachable(f"Kafka did not list its topics: {e.args[0].str()}") from e
+    return known
 
 
-def source_ends(admin: Any, topics: Iterable[str], pattern: str | None) -> dict[str, Ends | None]:
+def source_ends(admin: Any, topics: Iterable[str], pattern: str | None) -> dict[str, TopicEnds | None]:
     """Where each source topic ends; None for one that does not exist."""
-    return {topic: ends_of(admin, topic) for topic in topic_names(admin, topics, pattern)}
+    return {topic: topic_ends(admin, topic) for topic in topic_names(admin, topics, pattern)}
 
 
 def waiting_since(kafka: Kafka, positions: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], float]:
-    """The time (seconds since the epoch) of the record at each position; what cannot be read in time is left out."""
+    """The time (seconds since the epoch) of the record at each position; a record that is not read in time is left out."""
     from confluent_kafka import Consumer, TopicPartition
 
     if not positions:
@@ -46,7 +50,7 @@ def waiting_since(kafka: Kafka, positions: Mapping[tuple[str, int], int]) -> dic
         "enable.auto.commit": False,
         "isolation.level": "read_committed",
         "fetch.wait.max.ms": 50,
-        # One record per partition is wanted; the broker sends at least one whatever this says.
+        # One record per partition is wanted; the broker sends at least one, however large it is.
         "fetch.message.max.bytes": 1024,
         "queued.min.messages": 1,
         "auto.offset.reset": "error",
@@ -55,9 +59,9 @@ def waiting_since(kafka: Kafka, positions: Mapping[tuple[str, int], int]) -> dic
     consumer = Consumer(settings)
     try:
         consumer.assign([TopicPartition(topic, p, offset) for (topic, p), offset in positions.items()])
-        deadline = time.monotonic() + LOOK_SECONDS
-        while len(found) < len(positions) and (left := deadline - time.monotonic()) > 0:
-            message = consumer.poll(left)
+        deadline = Deadline.after(READ_SECONDS)
+        while len(found) < len(positions) and not deadline.passed:
+            message = consumer.poll(deadline.left)
             if message is None or message.error():
                 continue
             where = (str(message.topic()), int(message.partition() or 0))
@@ -69,8 +73,8 @@ def waiting_since(kafka: Kafka, positions: Mapping[tuple[str, int], int]) -> dic
     return found
 
 
-def first_unread(offsets: Offsets, ends: Mapping[str, Ends | None]) -> dict[tuple[str, int], int]:
-    """Where reading goes on in each partition that holds something unread."""
+def first_unread(offsets: Offsets, ends: Mapping[str, TopicEnds | None]) -> dict[tuple[str, int], int]:
+    """The next offset to read in each partition that holds unread records."""
     unread: dict[tuple[str, int], int] = {}
     for topic, end in ends.items():
         for partition, stable in (end.stable if end else {}).items():

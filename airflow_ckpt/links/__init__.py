@@ -1,1 +1,1 @@
-"""Buttons on a task's page."""
+"""Links on a task's page."""

@@ -1,4 +1,4 @@
-"""The button that opens the Spark UI of the run that a task started or watches."""
+"""The link from a task to the Spark UI of the run that it started or watches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class SparkUiLink(BaseOperatorLink):
-    """Opens the driver's Spark UI; empty until the driver is up."""
+    """Opens the driver's Spark UI; no link until the driver runs."""
 
     name = "Spark UI"
     xcom_key = "spark_ui"
@@ -19,5 +19,5 @@ class SparkUiLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
         # Airflow calls this at the end of each worker phase and stores what it returns: the value that was pushed.
         url = str(XCom.get_value(key=self.xcom_key, ti_key=ti_key) or "")
-        # It comes from the run record, which others may write: no script may hide behind the button.
+        # The run record can be written by other users: only a web address becomes a link, never a script.
         return url if url.startswith(("http://", "https://")) else ""

@@ -1,12 +1,16 @@
-"""Files with secrets in them."""
+"""Replaces files that only their owner may read."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from airflow_ckpt.runners.private_files import write_private
 
-def write_private(file: Path, content: str) -> None:
-    """Write a file that only its owner can read, from its first byte on."""
-    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as private:
-        private.write(content)
+
+def replace_private(path: Path, text: str) -> None:
+    """Write a file in one step: a reader sees the old text or the new one, and only the owner can read it, at every moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    write_private(new, text)
+    new.replace(path)

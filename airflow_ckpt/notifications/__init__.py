@@ -1,1 +1,1 @@
-"""Tells people that a stream failed, was resumed, or was given up."""
+"""Notifiers, and the events of a stream that they get."""

@@ -9,20 +9,20 @@ import requests
 from airflow.providers.common.compat.sdk import BaseHook, BaseNotifier
 
 from airflow_ckpt.exceptions import CkptError
-from airflow_ckpt.notifications.tell import EVENTS, TASK_FAILED
+from airflow_ckpt.notifications.events import EVENTS, TASK_FAILED
 
-#: Whoever is told must not hold the stream up.
+#: A web hook that does not answer must not delay the stream.
 TIMEOUT_SECONDS = 10.0
 
 
 class StreamWebhookNotifier(BaseNotifier):
     """Posts `{"event", "stream", "text", "dag", "run", "status"}` as JSON to the address in an `http` connection.
 
-    It is called by an operator's `notify`, or, for whatever else makes a task fail, as its `on_failure_callback`.
+    Pass it as an operator's `notify`, and as `on_failure_callback` for all other reasons that make a task fail.
 
     :param http_conn_id: connection whose host is the full address; its password, if any, is sent as bearer token
     :param events: which events are posted: failed, resumed, given_up, violated, unverified, at_risk, task_failed
-    :param text: the message; a template, in which `ckpt` holds event, stream, reason and status
+    :param text: the message, templated: `ckpt` holds event, stream, reason and status
     """
 
     template_fields = ("text",)
@@ -37,7 +37,7 @@ class StreamWebhookNotifier(BaseNotifier):
         self.http_conn_id, self.events, self.text = http_conn_id, events, text
 
     def _update_context(self, context: Any) -> Any:
-        """As a callback of Airflow's it knows of no event of the stream."""
+        """Add the event where Airflow calls the notifier as a callback, which has none."""
         context.setdefault("ckpt", _of_task(context))
         return super()._update_context(context)
 
@@ -55,12 +55,12 @@ class StreamWebhookNotifier(BaseNotifier):
         body = {**event, "text": self.text, "dag": getattr(ti, "dag_id", None), "run": getattr(ti, "run_id", None)}
         failure = _post(address, body, headers)
         if failure:
-            # Without the address: a chat's holds its secret. And not as a cause: its text has the address too.
-            raise CkptError(f"The web hook of connection {self.http_conn_id} was not reached: {failure}.")
+            # The address is left out, as a chat's holds its secret; the cause too, as its text has the address.
+            raise CkptError(f"The web hook of connection {self.http_conn_id} did not accept the event: {failure}.")
 
 
 def _post(address: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> str:
-    """What went wrong, or nothing."""
+    """Why the post failed, or an empty text."""
     try:
         answer = requests.post(address, json=body, headers=headers, timeout=TIMEOUT_SECONDS)
     except requests.RequestException as e:
@@ -69,10 +69,10 @@ def _post(address: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> 
 
 
 def _of_task(context: Mapping[str, Any]) -> dict[str, Any]:
-    """A task that failed, as an event; anything else that a callback may be about is none."""
+    """The event of a task that failed; no event for other callbacks."""
     ti, stream = context.get("ti"), getattr(context.get("task"), "stream", None)
     reason = f"the task {getattr(ti, 'task_id', '?')} failed: {context.get('exception') or 'see its log'}"
-    # Airflow gives no exception where the scheduler has failed the task, for instance for a worker that died.
+    # There is no exception where the scheduler failed the task, for example because its worker died.
     well = ti is None or getattr(ti, "state", None) in ("success", "skipped", "running")
     failed = context.get("exception") is not None or not well
     return {

@@ -1,24 +1,25 @@
-"""Resumes a stream that failed, was lost or has stalled; leaves a healthy one alone."""
+"""Resumes a stream that is FAILED, LOST or STALLED; a healthy one is not changed."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
-from airflow_ckpt.operators.base import Done, Event, Pause, Step, StreamOperator, Wait
-from airflow_ckpt.streams.control import StreamControl
-from airflow_ckpt.streams.goal import FAILED, REACHED
+from airflow_ckpt.operators.base import StreamOperator
+from airflow_ckpt.operators.steps import Done, Event, Pause, Step, Wait
+from airflow_ckpt.streams.goal import OUT_OF_REACH, REACHED
+from airflow_ckpt.supervision.control import StreamControl
 
 
 class SparkStreamResumeOperator(StreamOperator):
-    """Resume a stream from its checkpoint, as preflight and restart strategy allow.
+    """Resume a stream from its checkpoint, as preflight and the restart strategy allow.
 
-    A healthy stream, or one that was stopped on purpose, is left as it is. A broken one is restarted after the strategy's
-    pause, and the task waits for the first new commit (or until no input waits). When the strategy's budget is used up, or
-    no restart can help, the task fails for good.
+    A stream that is healthy or was stopped on purpose is not changed. A broken stream is restarted after the strategy's pause;
+    then the task waits for the first new commit, or until no input waits. The task fails, and is not retried, when the
+    strategy's budget is used up or no restart can help.
 
-    :param restarts: fail when the stream broke again after so many restarts by this task, and leave the rest of the budget to
-        the next one; None (default): as often as the strategy allows
+    :param restarts: fail when the stream breaks again after so many restarts by this task, and leave the rest of the budget to
+        the next task; None (default): restart as often as the strategy allows
     """
 
     def __init__(self, *, restarts: int | None = None, **kwargs: Any) -> None:
@@ -31,17 +32,17 @@ class SparkStreamResumeOperator(StreamOperator):
         status = control.status()
         plan = control.plan_resume(status)
         self.log.info("%s", plan.reason)
-        self._show(context, status)
+        self.publish(context, status)
         if plan.action == "none":
             return Done({**status.as_dict(), "resumed": False})
-        self._tell(context, "failed", status.reason, status)
+        self.send_event(context, "failed", status.reason, status)
         if plan.action == "wait":
             return Pause(plan.seconds, "pause_is_over")
         return self.pause_is_over(context, control, {})
 
     def pause_is_over(self, context: Any, control: StreamControl, event: Event) -> Step:
-        status = control.status()
-        plan = control.plan_resume(status)
+        look = control.look_before_start()
+        status, plan = look.status, control.plan_resume(look.status)
         if plan.action == "none":
             self.log.info("%s", plan.reason)
             return Done({**status.as_dict(), "resumed": False})
@@ -49,18 +50,18 @@ class SparkStreamResumeOperator(StreamOperator):
             # Another task or a user has restarted it, and it broke again.
             return Pause(plan.seconds, "pause_is_over")
         batch = status.batch if status.batch is not None else -1
-        started = control.resume(status, allow=self.allow)
+        started = control.resume(look, allow=self.allow)
         self.log.info("%s: %s", plan.reason, started.line())
         return Wait(self.goal(after_batch=batch, started=True), "has_moved")
 
     def has_moved(self, context: Any, control: StreamControl, event: Event) -> Step:
-        if event["outcome"] == FAILED:
+        if event["outcome"] == OUT_OF_REACH:
             # It broke again before its first commit: the strategy decides whether there is another try.
             self.log.warning("%s", event["reason"])
             if self.restarts is not None and control.restarts_by_me() >= self.restarts:
-                raise self.fail(control, event)
+                raise self.failure(control, event)
             return self.begin(context, control)
         if event["outcome"] != REACHED:
-            raise self.fail(control, event)
-        self._tell(context, "resumed", str(event["reason"]))
+            raise self.failure(control, event)
+        self.send_event(context, "resumed", str(event["reason"]))
         return Done({**event["status"], "resumed": True})

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from dataclasses import replace
-from datetime import UTC, datetime
-from io import StringIO
+from pathlib import Path
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
-from airflow_ckpt.checkpoint.runs import current_run
+import ckpt_stream
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.metrics import count
-from airflow_ckpt.notifications.tell import UNVERIFIED
-from airflow_ckpt.notifications.tell import VIOLATED as VIOLATED_EVENT
-from airflow_ckpt.operators.base import Done, Event, Job, Step, StreamOperator
-from airflow_ckpt.runners.base import Handle
-from airflow_ckpt.streams.control import Order, StreamControl
+from airflow_ckpt.notifications.events import UNVERIFIED
+from airflow_ckpt.notifications.events import VIOLATED as VIOLATED_EVENT
+from airflow_ckpt.operators.base import StreamOperator
+from airflow_ckpt.operators.publishing import add_to_asset_event
+from airflow_ckpt.operators.steps import Done, Event, Step, WaitForJob
+from airflow_ckpt.streams.driver_state import Handle
 from airflow_ckpt.streams.goal import REACHED
-from airflow_ckpt.streams.stream import is_template
-from airflow_ckpt.verify import mark
-from airflow_ckpt.verify.cut import Range
+from airflow_ckpt.streams.templates import is_template
+from airflow_ckpt.supervision.control import StreamControl
+from airflow_ckpt.supervision.launch_request import LaunchRequest
+from airflow_ckpt.verify.kept_verdicts import (
+    delete_job_documents,
+    keep_plan,
+    keep_verdict,
+    read_plan,
+    result_name,
+)
+from airflow_ckpt.verify.scan_plan import Plan
 from airflow_ckpt.verify.verdict import CLEAN, DEPTHS, RECOMPUTE, SINK, VIOLATED
-from ckpt_stream.run_record import FOLDER
+from airflow_ckpt.verify.verified_until import not_yet_verified, record_verdict
+from ckpt_stream.protocol.verification.consistent_cut import BatchRange
 
+#: The Spark application that reads a sink.
+SCAN_JOB = Path(str(ckpt_stream.__file__)).parent / "verify" / "sink_job.py"
 ENGINES = ("auto", "here", "spark")
-#: About a minute and a half in one process; a Spark job takes half a minute to get up.
+#: About a minute and a half in one process; a Spark job takes half a minute to start.
 SPARK_ABOVE = 50_000_000
 ON_VIOLATION = ("fail", "warn", "skip")
 SINCE = ("last", "start")
-VERDICTS = f"{FOLDER}/verdicts"
-KEEP_VERDICTS = 100
 #: An XCom is for a page of the UI, not for the whole history; the report beside the run record has everything.
 BATCHES_IN_XCOM = 20
 
@@ -40,7 +48,7 @@ BATCHES_IN_XCOM = 20
 class ExactlyOnceVerifyOperator(StreamOperator):
     """Verify end-to-end exactly-once by reading ledger and sink with `isolation.level=read_committed`.
 
-    The stream may run meanwhile: the verification takes a consistent cut and leaves work in flight out. The verdict goes to
+    The stream may keep running: the verification takes a consistent cut and leaves work in flight out. The verdict goes to
     the log as a table, to XCom and the asset's event as JSON, and beside the run record as an HTML page.
 
     :param depth: `ledger` (bookkeeping only), `sink` (every committed record is read; default), or `recompute` (the transform
@@ -94,8 +102,9 @@ class ExactlyOnceVerifyOperator(StreamOperator):
             raise CkptError(f"since={self.since!r} is neither {' nor '.join(SINCE)} nor a batch number.")
 
     def begin(self, context: Any, control: StreamControl) -> Step:
-        from airflow_ckpt.verify.conclusion import conclude
-        from airflow_ckpt.verify.verification import plan, scan_here
+        from airflow_ckpt.verify.conclusion import reach_verdict
+        from airflow_ckpt.verify.planning import make_plan
+        from airflow_ckpt.verify.verification import scan_in_process
 
         self._check()
         for name in ("depth", "since"):
@@ -109,159 +118,127 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         where += f" of query {wanted.query}" if wanted.query else ""
         self.log.info("verifying %s %s at depth %s", self.stream.name, where, self.depth)
         subject = self._subject(control)
-        made = plan(subject, depth=self.depth, batches=wanted, count_aborted=self.count_aborted)
-        if self.engine == "spark" or (self.engine == "auto" and made.offsets > self.spark_above):
-            return self._scan_by_spark(control, made)
-        verdict = conclude(made, scan_here(made, subject.kafka, self._progress()))
-        return self._conclude(context, control, verdict.as_dict())
+        plan = make_plan(subject, depth=self.depth, batches=wanted, count_aborted=self.count_aborted)
+        if self.engine == "spark" or (self.engine == "auto" and plan.offsets > self.spark_above):
+            return self._scan_by_spark(control, plan)
+        verdict = reach_verdict(plan, scan_in_process(plan, subject.kafka, self._progress()))
+        return self._publish(context, control, verdict.as_dict())
 
     def _subject(self, control: StreamControl) -> Any:
-        from airflow_ckpt.verify.verification import Subject
+        from airflow_ckpt.verify.subject import Subject
 
-        config, sources = self.stream.config, control.sources
+        config, access = self.stream.config, control.access
         return Subject(
             stream=self.stream.name,
-            kafka=sources.kafka or {},
+            kafka=access.kafka or {},
             sink_id=config.sink_id,
             sink=config.sink,
             group=config.group if config.offset_mirror == "on_checkpoint" else None,
-            files=sources.files,
+            files=access.files,
             transaction_timeout=config.transaction_timeout,
         )
 
     def _recompute(self, control: StreamControl) -> Step:
         """Run the application once more over the committed range, as a batch, and compare."""
         token = secrets.token_hex(6)
-        document = json.loads(self.stream.document(control.sources.kafka or {}, token))
-        document["recompute"] = {"result": self._result(token)}
-        handle = control.start_job(Order(token, document=document))
-        return Job(handle.as_dict(), "recomputed", f"{VERDICTS}/{token}.result")
+        document = self.stream.document(control.access.kafka or {}, token)
+        document["recompute"] = {"result": self._below_checkpoint(result_name(token))}
+        handle = control.start_job(LaunchRequest(token, document=document))
+        return WaitForJob(handle.as_dict(), "recomputed", result_name(token))
 
     def recomputed(self, context: Any, control: StreamControl, event: Event) -> Step:
-        from airflow_ckpt.verify.recompute import verdict_of
-        from airflow_ckpt.verify.replays import add_replays
+        from airflow_ckpt.verify.checks.replays_check import add_replays
+        from airflow_ckpt.verify.recompute_verdict import verdict_of
 
         token, text = self._read_result(control, event)
         self.log.info("the job %s has compared", token)
         verdict = verdict_of(text, self.stream.name)
-        add_replays(verdict, control.sources.files)
-        step = self._conclude(context, control, verdict.as_dict())
-        self._forget(control, token)
+        add_replays(verdict, control.access.files)
+        step = self._publish(context, control, verdict.as_dict())
+        delete_job_documents(control.access.files, token)
         return step
 
-    def _scan_by_spark(self, control: StreamControl, made: Any) -> Step:
-        from ckpt_stream import sink_job
-
+    def _scan_by_spark(self, control: StreamControl, plan: Plan) -> Step:
         token = secrets.token_hex(6)
-        # The conclusion is drawn when the job is done, maybe by another worker.
-        control.sources.files.write(f"{VERDICTS}/{token}.plan", made.to_json())
-        document = made.job(control.sources.kafka or {}, self._result(token))
-        self.log.info("%s offsets are read by a Spark job", f"{made.offsets:,}")
-        handle = control.start_job(Order(token, document=document, application=str(sink_job.__file__)))
-        return Job(handle.as_dict(), "scanned", f"{VERDICTS}/{token}.result")
+        keep_plan(control.access.files, token, plan)
+        document = plan.job(control.access.kafka or {}, self._below_checkpoint(result_name(token)))
+        self.log.info("%s offsets are read by a Spark job", f"{plan.offsets:,}")
+        handle = control.start_job(LaunchRequest(token, document=document, application=str(SCAN_JOB)))
+        return WaitForJob(handle.as_dict(), "scanned", result_name(token))
 
     def scanned(self, context: Any, control: StreamControl, event: Event) -> Step:
-        from airflow_ckpt.verify.conclusion import conclude
-        from airflow_ckpt.verify.plan import Plan
-        from ckpt_stream.sink_facts import scans_from_json
+        from airflow_ckpt.verify.conclusion import reach_verdict
+        from ckpt_stream.protocol.verification.scan_result import scans_from_json
 
         token, text = self._read_result(control, event)
-        made = Plan.from_json(control.sources.files.read(f"{VERDICTS}/{token}.plan") or "{}")
-        step = self._conclude(context, control, conclude(made, scans_from_json(text)).as_dict())
-        self._forget(control, token)
+        verdict = reach_verdict(read_plan(control.access.files, token), scans_from_json(text))
+        step = self._publish(context, control, verdict.as_dict())
+        delete_job_documents(control.access.files, token)
         return step
 
-    def _forget(self, control: StreamControl, token: str) -> None:
-        """Delete a job's plan and result. After a verdict that fails the task this is not reached: they are kept."""
-        for kind in ("plan", "result"):
-            control.sources.files.remove(f"{VERDICTS}/{token}.{kind}")
-
-    def _result(self, token: str) -> str:
-        return f"{self.stream.checkpoint.rstrip('/')}/{VERDICTS}/{token}.result"
+    def _below_checkpoint(self, name: str) -> str:
+        return f"{self.stream.checkpoint.rstrip('/')}/{name}"
 
     def _read_result(self, control: StreamControl, event: Event) -> tuple[str, str]:
         """The job's result. A job that ended without one has failed, whatever its exit code."""
         handle = Handle.from_dict(event["handle"])
-        text = control.sources.files.read(f"{VERDICTS}/{handle.token}.result")
+        text = control.access.files.read(result_name(handle.token))
         if event["outcome"] != REACHED or text is None:
             self.log.error("the end of the job's log:\n%s", control.runner.log_tail(handle, 30))
-            # One that is not over in time would go on beside the next try's.
+            # A job that timed out would go on beside the next try's.
             control.end_job(handle)
-            raise CkptError(f"The verification's Spark job gave no result: {event['reason']}")
+            raise CkptError(f"The verification's Spark job gave no result: {event['reason']}", kind="no_result")
         return handle.token, text
 
-    def _range(self, control: StreamControl) -> Range:
+    def _range(self, control: StreamControl) -> BatchRange:
         if isinstance(self.since, int):
-            return Range(self.since - 1 if self.since > 0 else None, self.until)
+            return BatchRange(self.since - 1 if self.since > 0 else None, self.until)
         if self.since == "start":
-            return Range(until=self.until)
-        return replace(mark.not_yet_verified(control.sources.files, self.depth), until=self.until)
+            return BatchRange(until=self.until)
+        return replace(not_yet_verified(control.access.files, self.depth), until=self.until)
 
     def _progress(self) -> Any:
         """A line in the log at every tenth of the way."""
-        said = [-1]
+        logged = [-1]
 
-        def say(done: int, total: int) -> None:
+        def log_progress(done: int, total: int) -> None:
             tenth = done * 10 // total if total else 0
-            if tenth > said[0]:
-                said[0] = tenth
+            if tenth > logged[0]:
+                logged[0] = tenth
                 self.log.info("read %s of %s offsets", f"{done:,}", f"{total:,}")
 
-        return say
+        return log_progress
 
-    def _conclude(self, context: Any, control: StreamControl, document: dict[str, Any]) -> Step:
-        from airflow_ckpt.verify.report import as_html, as_text
+    def _publish(self, context: Any, control: StreamControl, document: dict[str, Any]) -> Step:
+        """Put the verdict into the log, beside the checkpoint, on the asset and into XCom; then do what the user chose."""
+        from airflow_ckpt.verify.report import as_plain_text
 
-        self.log.info("\n%s", _plain(as_text(document)))
-        name = f"{VERDICTS}/{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
-        control.sources.files.write(f"{name}.json", json.dumps(document))
-        control.sources.files.write(f"{name}.html", as_html(document, self._run_batches(control)))
-        report = f"{self.stream.checkpoint.rstrip('/')}/{name}.html"
+        self.log.info("\n%s", as_plain_text(document))
+        report = self._below_checkpoint(keep_verdict(control.access.files, document))
         self.log.info("the report with its plots: %s", report)
         verdict = document["verdict"]
         summary = {k: v for k, v in document.items() if k != "batches"}
         summary["findings"] = document["findings"][:BATCHES_IN_XCOM]
-        self._note_on_asset(context, verdict=verdict, verified_until=document.get("verified_until"), report=report)
-        mark.note(control.sources.files, document)
-        self._prune(control)
+        add_to_asset_event(
+            context, self.stream, verdict=verdict, verified_until=document.get("verified_until"), report=report
+        )
+        record_verdict(control.access.files, document)
         value = {**summary, "batches": document["batches"][-BATCHES_IN_XCOM:], "report": report}
         context["ti"].xcom_push(key="verdict", value=value)
         if verdict == CLEAN:
             count("verified", self.stream.name)
         else:
-            self._object(context, verdict, document)
+            self._act_on(context, verdict, document)
         return Done(value)
 
-    def _run_batches(self, control: StreamControl) -> list[dict[str, Any]]:
-        """What the newest run says about its batches: lag, and the time each took."""
-        run = current_run(control.sources.files)
-        return run.batches if run else []
-
-    def _prune(self, control: StreamControl) -> None:
-        """Keep the newest verdicts, two files each: a watchdog leaves one every few minutes."""
-        files = control.sources.files
-        # A verdict is named by its time; a job's plan and result by its token, which has no T.
-        verdicts = [name for name in files.names(VERDICTS) if "T" in name]
-        for name in verdicts[: -2 * KEEP_VERDICTS]:
-            files.remove(f"{VERDICTS}/{name}")
-
-    def _object(self, context: Any, verdict: str, document: dict[str, Any]) -> None:
+    def _act_on(self, context: Any, verdict: str, document: dict[str, Any]) -> None:
         """The verdict is not clean: do what the user chose."""
         words = "; ".join(f["what"] for f in document["findings"][:3])
         message = f"{self.stream.name}: the verdict is {verdict}: {words}"
-        self._tell(context, VIOLATED_EVENT if verdict == VIOLATED else UNVERIFIED, message)
+        self.send_event(context, VIOLATED_EVENT if verdict == VIOLATED else UNVERIFIED, message)
         action = self.on_violation if verdict == VIOLATED else self.on_unknown
         if action == "fail":
             raise AirflowFailException(message)
         self.log.warning("%s", message)
         if action == "skip":
             raise AirflowSkipException(message)
-
-
-def _plain(renderable: Any) -> str:
-    """A rich table as text for a log."""
-    from rich.console import Console
-
-    text = StringIO()
-    Console(file=text, width=120, no_color=True).print(renderable)
-    return text.getvalue()

@@ -1,63 +1,19 @@
-"""What a runner is: it starts one driver, finds it again by its token, tells how it is, and ends it."""
+"""What a runner is: it starts a driver, finds it by its token, reports its state, and ends it."""
 
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.streams.driver_state import ENDED, VANISHED, DriverState, Handle
+from ckpt_stream.protocol.deadline import Deadline
 
-#: What a driver can be. Only RUNNING and ENDED are positive signs; VANISHED is never success.
-WAITING, RUNNING, ENDED, VANISHED, UNKNOWN = "WAITING", "RUNNING", "ENDED", "VANISHED", "UNKNOWN"
-LIVE = (WAITING, RUNNING)
-
-
-class RunnerError(CkptError):
-    """The driver could not be started, asked or ended."""
-
-
-class SubmitFailed(RunnerError):
-    """spark-submit ended without a driver."""
-
-
-@dataclass(frozen=True)
-class Handle:
-    """Names one driver for good; JSON, small, without secrets."""
-
-    kind: str
-    #: Process id, YARN application id, or `namespace:pod`.
-    id: str
-    token: str
-    #: What the runner needs to find it again: host, start time, log file, ...
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Handle:
-        return cls(str(value["kind"]), str(value["id"]), str(value["token"]), dict(value.get("details") or {}))
-
-
-@dataclass(frozen=True)
-class DriverState:
-    """How a driver is, as its runner sees it."""
-
-    state: str
-    #: In words: an exit code, YARN's final status and diagnostics, a pod's reason.
-    detail: str = ""
-    exit_code: int | None = None
-    #: Where people can look: Spark UI, YARN's tracking page, a log file.
-    url: str = ""
-    #: When it ended, in seconds since the epoch, where that is known.
-    ended_at: float | None = None
-
-    @property
-    def live(self) -> bool:
-        return self.state in LIVE
+#: Seconds between two questions to a cluster about the same driver.
+POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -68,11 +24,11 @@ class Launch:
     env: Mapping[str, str]
     #: A folder of this run alone, on this machine: configuration, library, log, exit status.
     folder: Path
-    #: Files that must be gone when the driver has ended, or spark-submit has handed them over.
+    #: Files that must be deleted when the driver has ended, or spark-submit has sent them to the cluster.
     secret_files: tuple[str, ...] = ()
 
     def discard(self) -> None:
-        """Delete what was made for a driver that is not started after all."""
+        """Delete the folder and the secrets of a driver that is not started."""
         for name in self.secret_files:
             Path(name).unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -84,19 +40,28 @@ class Runner(Protocol):
     kind: str
 
     def properties(self, token: str) -> Mapping[str, str]:
-        """Spark properties that make a driver findable by its token, and the submit return at once."""
+        """Spark properties that let a driver be found by its token, and spark-submit return at once."""
 
     def start(self, launch: Launch, token: str) -> Handle:
         """Start the driver, detached from this process. Raises SubmitFailed with the reason."""
 
     def find(self, token: str) -> Handle | None:
-        """The driver that was started with this token, if there is one, dead or alive. Raises RunnerError if that is unknown."""
+        """The driver with this token, running or ended; None if there is none. Raises RunnerError if that is unknown."""
 
     def look(self, handle: Handle) -> DriverState:
-        """How it is. Not found is VANISHED, no answer UNKNOWN; never raises for either."""
+        """The driver's state. Not found is VANISHED and no answer is UNKNOWN; neither raises an error."""
 
     def kill(self, handle: Handle, *, wait: float = 30.0) -> DriverState:
-        """End it at once, from whatever process and after whatever restart; with wait=0 only send the order."""
+        """End the driver at once, from any process and after any restart; with wait=0 do not wait for its end."""
 
     def log_tail(self, handle: Handle, lines: int = 50) -> str:
-        """The end of the driver's log where it can be had from here; else where to find it."""
+        """The last lines of the driver's log if they can be read from here; otherwise where the log is."""
+
+
+def look_until_ended(runner: Runner, handle: Handle, deadline: Deadline) -> DriverState:
+    """The driver's state when it has ended, or the last one that was seen before the deadline."""
+    state = runner.look(handle)
+    while state.state not in (ENDED, VANISHED) and not deadline.passed:
+        time.sleep(POLL_SECONDS)
+        state = runner.look(handle)
+    return state

@@ -1,7 +1,7 @@
-"""Runs one driver, detached from whoever started it, and keeps its exit status in a file.
+"""Runs one driver, detached from the process that started it, and keeps its exit status in a file.
 
-Started as a script, with nothing but the standard library: it must outlive Airflow's task, its worker, and the package's
-own next version. Usage: ``launcher.py --ckpt-token=TOKEN FOLDER SECRET_FILE... -- COMMAND...``
+It is a script that imports the standard library only: it must run on when Airflow's task or worker ends, and when the package
+is upgraded meanwhile. Usage: ``launcher.py --ckpt-token=TOKEN FOLDER SECRET_FILE... -- COMMAND...``
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import sys
 import time
 from pathlib import Path
 
-#: How long a driver that was asked to end may take; less than Airflow gives a task that it kills.
+#: What the launcher writes into a driver's folder: its own process and the driver's, how the driver ended, and its log.
+DRIVER_NOTE, EXIT_NOTE, DRIVER_LOG = "driver.json", "exit.json", "driver.log"
+#: How long a driver may take to end after SIGTERM; less than Airflow gives a task that it kills.
 GRACE_SECONDS = 4.0
 LOOK_SECONDS = 0.25
-#: A driver's log, and as much again of what came before: days of batches, or the whole of a failure.
+#: The size of a driver's log, and of the part before it: enough for days of batches, or for a whole failure.
 LOG_BYTES = 32 * 1024 * 1024
 
 
@@ -31,9 +33,9 @@ def write(path: Path, value: dict[str, object]) -> None:
 
 
 def bound(log: Path, size: int) -> None:
-    """Move a log aside that has grown larger than this, replacing what was moved aside before.
+    """Move a log aside that has grown larger than this, replacing the log that was moved aside before.
 
-    The driver keeps it open, so its text is copied and it is cut to nothing; what it writes goes to its end, wherever that is.
+    The driver keeps the file open, so its text is copied and the file is truncated; the driver always writes to its end.
     """
     with contextlib.suppress(OSError):
         if log.stat().st_size <= size:
@@ -45,6 +47,7 @@ def bound(log: Path, size: int) -> None:
 
 
 def start_ticks(pid: int) -> float | None:
+    """When a process started, as `process_identity.py` of `ckpt_stream` reads it: this script cannot import the package."""
     try:
         return float(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except OSError:
@@ -52,28 +55,28 @@ def start_ticks(pid: int) -> float | None:
 
 
 def main(argv: list[str]) -> int:
-    """Start the command, note who runs, wait, and note how it ended."""
+    """Start the command, write which processes run, wait, and write how the command ended."""
     token, folder = argv[1].partition("=")[2], Path(argv[2])
     split = argv.index("--")
     secret_files, command = argv[3:split], argv[split + 1 :]
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     me: dict[str, object] = {"token": token, "pid": os.getpid(), "started": start_ticks(os.getpid())}
-    # Before there is a child: a launcher that is ended now must not leave one behind that nobody knows.
+    # Before the command runs: a launcher that is ended now must not leave an unknown driver behind.
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
-    # Before the command runs: whoever looks for the token from now on finds it.
-    write(folder / "driver.json", me)
+    # Also before the command runs: from now on the driver is found by its token.
+    write(folder / DRIVER_NOTE, me)
     try:
         child = subprocess.Popen(command, process_group=0, stdin=subprocess.DEVNULL)
     except OSError as e:
         print(f"cannot start {command[0]}: {e}", file=sys.stderr, flush=True)
         return _ended(folder, secret_files, 127)
 
-    write(folder / "driver.json", {**me, "child": child.pid, "child_started": start_ticks(child.pid)})
+    write(folder / DRIVER_NOTE, {**me, "child": child.pid, "child_started": start_ticks(child.pid)})
     while child.poll() is None:
         time.sleep(LOOK_SECONDS)
-        bound(folder / "driver.log", LOG_BYTES)
+        bound(folder / DRIVER_LOG, LOG_BYTES)
         if asked:
             _end(child)
     return _ended(folder, secret_files, child.returncode)
@@ -82,12 +85,12 @@ def main(argv: list[str]) -> int:
 def _ended(folder: Path, secret_files: list[str], code: int) -> int:
     for name in secret_files:
         Path(name).unlink(missing_ok=True)
-    write(folder / "exit.json", {"code": code, "time": time.time()})
+    write(folder / EXIT_NOTE, {"code": code, "time": time.time()})
     return code
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ask the driver to end, and do not wait for ever."""
+    """Ask the driver to end, and kill it if it takes too long."""
     _signal_group(child.pid, signal.SIGTERM)
     deadline = time.monotonic() + GRACE_SECONDS
     while child.poll() is None and time.monotonic() < deadline:

@@ -1,29 +1,27 @@
-"""What a driver is given, and leaves behind, in files that only their owner can read and write."""
+"""The files of a driver's folder: only their owner can read and write them."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from airflow_ckpt.runners.base import RunnerError
-from ckpt_stream.config import SECRETS_PROPERTY
-from ckpt_stream.security import is_secret
+from airflow_ckpt.exceptions import NotPrivate
+from ckpt_stream.protocol.settings.application_input import SECRETS_PROPERTY
+from ckpt_stream.protocol.settings.secret_names import is_secret
 
 SECRETS_FILE = "secrets.conf"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class NotPrivate(RunnerError):
-    """A driver's file or folder is not this user's alone."""
-
-
 def folder_of(root: Path, token: str) -> Path:
-    """The folder of a driver. Its token is noted beside the checkpoint, where others may write: it is a name, never a path."""
+    """The folder of a driver. Other users may have written the token: only a plain name is accepted, never a path."""
     if not _TOKEN.fullmatch(token):
         raise NotPrivate(
             f"{token!r} is not a driver's token: another program has written to the checkpoint's _ckpt folder."
@@ -31,17 +29,30 @@ def folder_of(root: Path, token: str) -> Path:
     return root / token
 
 
-def read_private(folder: Path, name: str) -> str | None:
-    """A file of a driver's folder, None where there is none. Raises NotPrivate if another user could have written it."""
+@contextmanager
+def new_folder(root: Path, token: str) -> Iterator[Path]:
+    """A new folder for a launch, which only its owner can enter. It does not stay if the launch cannot be made."""
+    folder = folder_of(root, token)
+    folder.mkdir(mode=0o700)
     try:
-        # The folder is opened once: nothing can be put in its place between the check and the reading.
+        yield folder
+    except BaseException:
+        # No driver will read the secrets, and no launcher will delete them.
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def read_private(folder: Path, name: str) -> str | None:
+    """The text of a file in a driver's folder; None without a file. Raises NotPrivate if another user could have written it."""
+    try:
+        # The folder is opened once, so that no other can be put in its place between the check and the reading.
         inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     except OSError as e:
         raise NotPrivate(f"{folder} is not a folder that this user can read: {e.strerror}.") from e
     try:
-        # In a folder that no other user can enter, the modes of the files do not matter: those depend on a process's umask.
+        # No other user can enter the folder, so the modes of its files, which depend on the umask, do not matter.
         _refuse_open_to(stat.S_IRWXG | stat.S_IRWXO, "go-rwx", os.fstat(inside), folder)
         try:
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=inside)
@@ -64,21 +75,21 @@ def refuse_shared_folder(folder: Path) -> None:
 def _refuse_open_to(others: int, helps: str, about: os.stat_result, path: Path) -> None:
     if about.st_uid != os.geteuid():
         raise NotPrivate(
-            f"{path} belongs to the user with id {about.st_uid}, and not to the one who asks ({os.geteuid()}): its content is "
-            "not trusted. Run this as the user that Airflow runs drivers as."
+            f"{path} belongs to the user with id {about.st_uid} and not to this user ({os.geteuid()}): its content is not "
+            "trusted. Run this as the user that Airflow runs drivers as."
         )
     if about.st_mode & others:
         raise NotPrivate(f"{path} is open to other users, so its content is not trusted: `chmod {helps} {path}`.")
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a new file; nobody but its owner can read it at any moment."""
+    """Write a new file that only its owner can read, from its creation on."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
 
 
 def write_secrets(folder: Path, kafka: Mapping[str, Any]) -> list[str]:
-    """The secret ones of Kafka's settings as a properties file for spark-submit; no file where there are none."""
+    """Write the secret Kafka settings as a properties file for spark-submit; without secrets no file."""
     secrets = {name: value for name, value in kafka.items() if is_secret(name)}
     if not secrets:
         return []

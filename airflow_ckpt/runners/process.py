@@ -1,7 +1,7 @@
 """Runs drivers as processes of this machine: for local masters and for clusters in client mode.
 
-The driver is detached: it outlives the Airflow task, its worker and a restart of either. It is found again by process id,
-start time and token; its exit status is kept in a file.
+The driver is detached: it runs on when the Airflow task or its worker ends or restarts. It is found by process id, start time
+and token; its exit status is kept in a file.
 """
 
 from __future__ import annotations
@@ -12,43 +12,35 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from airflow_ckpt.checkpoint.locations import same_place
+from airflow_ckpt.exceptions import NotPrivate, RunnerError, SubmitFailed
 from airflow_ckpt.runners import work_folders
-from airflow_ckpt.runners.base import (
-    ENDED,
-    RUNNING,
-    UNKNOWN,
-    VANISHED,
-    DriverState,
-    Handle,
-    Launch,
-    RunnerError,
-    SubmitFailed,
-)
-from airflow_ckpt.runners.noted_launch import noted_launch
-from airflow_ckpt.runners.private_files import SECRETS_FILE, NotPrivate, folder_of, read_private
-from ckpt_stream.config import SECRETS_FILE_ENVIRONMENT
-from ckpt_stream.lease import boot_id
+from airflow_ckpt.runners.base import Launch
+from airflow_ckpt.runners.launch_note import read_launch
+from airflow_ckpt.runners.launcher import DRIVER_LOG, DRIVER_NOTE, EXIT_NOTE
+from airflow_ckpt.runners.private_files import SECRETS_FILE, folder_of, read_private
+from airflow_ckpt.streams.driver_state import ENDED, RUNNING, UNKNOWN, VANISHED, DriverState, Handle
+from ckpt_stream.protocol.deadline import Deadline
+from ckpt_stream.protocol.run_files.process_identity import boot_id
+from ckpt_stream.protocol.settings.application_input import SECRETS_FILE_ENVIRONMENT
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
-LOG = "driver.log"
-#: The launcher notes itself within milliseconds; a loaded machine may take longer.
+#: The launcher writes driver.json within milliseconds; on a busy machine it takes longer.
 NOTE_SECONDS = 10.0
-#: A killed process is gone within milliseconds, unless it waits for a disk or a network drive that does not answer.
+#: A killed process ends within milliseconds, unless it waits for a disk or a network drive that does not answer.
 GONE_SECONDS = 10.0
 
 
 class ProcessRunner:
     """Drivers on this machine, one folder each below `root`.
 
-    Of a handle only the token is believed, for it is kept beside the checkpoint, where others may write: on which machine
-    the driver runs, which processes are ended and which files are read is taken from the driver's own folder. Given a
-    checkpoint, the runner touches the drivers of that one only.
+    Handles are stored beside the checkpoint, where other users may write. So the runner uses only a handle's token, and takes
+    the machine, the processes and the files from the driver's own folder. A runner with a `checkpoint` refuses the drivers of
+    other checkpoints.
     """
 
     kind = "process"
@@ -60,13 +52,13 @@ class ProcessRunner:
         return {}
 
     def start(self, launch: Launch, token: str) -> Handle:
-        """Start the driver. It is on its own at once: nothing here waits for it."""
+        """Start the driver through its launcher, and return when the launcher has written driver.json."""
         folder = launch.folder
         work_folders.prune(folder.parent)
         work_folders.note_host(folder)
         command = [sys.executable, "-I", str(LAUNCHER), f"--ckpt-token={token}", str(folder)]
         command += [*launch.secret_files, "--", *launch.argv]
-        with open(folder / LOG, "ab", opener=_private) as log:
+        with open(folder / DRIVER_LOG, "ab", opener=_private) as log:
             try:
                 process = subprocess.Popen(
                     command,
@@ -79,39 +71,37 @@ class ProcessRunner:
                 )
             except OSError as e:
                 raise SubmitFailed(f"The driver could not be started: {e}") from e
-        deadline = time.monotonic() + NOTE_SECONDS
-        while (note := _read(folder / work_folders.NOTE)) is None and process.poll() is None:
-            if time.monotonic() > deadline:
-                process.kill()
-                process.wait()
-                break
-            time.sleep(0.02)
-        # It may have noted itself and ended between the two looks. Without a note there is no driver.
-        note = note or _read(folder / work_folders.NOTE)
+        note_file = folder / DRIVER_NOTE
+        deadline = Deadline.after(NOTE_SECONDS)
+        if not deadline.wait_for(lambda: note_file.exists() or process.poll() is not None, 0.02):
+            process.kill()
+            process.wait()
+        # A launcher that has ended may have written its note before. Without a note there is no driver.
+        note = _read(note_file)
         if note is None:
             for name in launch.secret_files:
                 Path(name).unlink(missing_ok=True)
-            raise SubmitFailed(f"The driver's launcher ended at once. {self._tail(folder, 20)}")
+            raise SubmitFailed(f"The driver's launcher ended before it started a driver. {self._tail(folder, 20)}")
         return self._handle(token, folder, note)
 
     def find(self, token: str) -> Handle | None:
-        """The driver of this token, if its folder can be seen from here: that may be shared between machines."""
+        """The driver with this token, if its folder can be read from here; machines may share folders."""
         folder = self._folder(token)
         note = self._note(token)
         return self._handle(token, folder, note) if note is not None else None
 
     def _folder(self, token: str) -> Path:
-        """The driver's folder. Raises NotPrivate for one that is not ours, or of another checkpoint's driver."""
+        """The driver's folder. Raises NotPrivate for a folder of another user or of another checkpoint's driver."""
         folder = folder_of(self.root, token)
-        launch = noted_launch(self.root, token)
+        launch = read_launch(self.root, token)
         if launch is not None and self.checkpoint and not same_place(launch.checkpoint, self.checkpoint):
             raise NotPrivate(
-                f"{folder} is of a driver of the checkpoint {launch.checkpoint}, and not of {self.checkpoint}."
+                f"{folder} belongs to a driver of the checkpoint {launch.checkpoint}, not of {self.checkpoint}."
             )
         return folder
 
-    def _note(self, token: str, name: str = work_folders.NOTE) -> dict[str, Any] | None:
-        """What the launcher has noted of itself, its driver and the end."""
+    def _note(self, token: str, name: str = DRIVER_NOTE) -> dict[str, Any] | None:
+        """One of the notes in the driver's folder: on its processes, its machine or its end."""
         text = read_private(self._folder(token), name)
         value: dict[str, Any] | None = json.loads(text) if text else None
         return value
@@ -123,12 +113,12 @@ class ProcessRunner:
             "boot": place.get("boot"),
             "started": note.get("started"),
             "folder": str(folder),
-            "log": str(folder / LOG),
+            "log": str(folder / DRIVER_LOG),
         }
         return Handle(self.kind, str(note["pid"]), token, details)
 
     def look(self, handle: Handle) -> DriverState:
-        """RUNNING while launcher or driver lives; ENDED with its exit status; VANISHED without one."""
+        """RUNNING while launcher or driver runs; ENDED with an exit status; VANISHED without one."""
         try:
             return self._look(handle)
         except NotPrivate as e:
@@ -139,35 +129,37 @@ class ProcessRunner:
         if not folder.exists():
             where = f"it was started on {handle.details.get('host')}; its folder is not in {self.root}"
             return DriverState(UNKNOWN, f"{where}: see `work_folder` in airflow.cfg")
-        log = str(folder / LOG)
+        log = str(folder / DRIVER_LOG)
         place = self._note(handle.token, work_folders.HOST)
         if place is None:
-            return DriverState(UNKNOWN, f"{folder} does not say on which machine it runs: it has no host.json", url=log)
+            return DriverState(UNKNOWN, f"the machine of the driver is unknown: {folder} has no host.json", url=log)
         if place.get("host") != socket.gethostname():
-            return DriverState(UNKNOWN, f"it runs on {place.get('host')}, which cannot be seen from here", url=log)
+            return DriverState(
+                UNKNOWN, f"it runs on {place.get('host')}, whose processes cannot be seen from here", url=log
+            )
         if place.get("boot") != boot_id():
             if work_folders.is_other_container(place.get("boot")):
                 return DriverState(UNKNOWN, "it runs in another container of this machine", url=log)
-            return DriverState(VANISHED, "the machine was restarted since", url=log)
+            return DriverState(VANISHED, "the machine was restarted after the driver's start", url=log)
         return self._look_here(handle, folder, log)
 
     def _look_here(self, handle: Handle, folder: Path, log: str) -> DriverState:
         if self._pids(handle):
             return DriverState(RUNNING, f"process {handle.id}", url=log)
-        # Driver and launcher, which were to delete it, are gone.
+        # The launcher deletes the secrets at the driver's end. It may have been killed before.
         (folder / SECRETS_FILE).unlink(missing_ok=True)
-        ended = self._note(handle.token, "exit.json")
+        ended = self._note(handle.token, EXIT_NOTE)
         if ended is not None:
             code = int(ended["code"])
             return DriverState(ENDED, _in_words(code), code, log, ended_at=float(ended["time"]))
-        return DriverState(VANISHED, f"process {handle.id} is gone and left no exit status", url=log)
+        return DriverState(VANISHED, f"process {handle.id} has ended and left no exit status", url=log)
 
     def _pids(self, handle: Handle) -> dict[str, int]:
-        """The launcher's process and the driver's, as far as they live."""
-        return work_folders.living(self._note(handle.token) or {})
+        """The processes of launcher and driver that are running."""
+        return work_folders.running_processes(self._note(handle.token) or {})
 
     def kill(self, handle: Handle, *, wait: float = 30.0) -> DriverState:
-        """Ask the launcher to end the driver; whatever is left after the wait is killed."""
+        """Ask the launcher to end the driver; kill the processes that still run after the wait."""
         state = self.look(handle)
         if state.state == UNKNOWN:
             raise RunnerError(
@@ -175,14 +167,9 @@ class ProcessRunner:
                 "(`airflow-ckpt stop <checkpoint>`), or run this on that machine."
             )
         self._signal(handle, signal.SIGTERM)
-        deadline = time.monotonic() + wait
-        while self._pids(handle) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        if wait and self._pids(handle):
+        if wait and not Deadline.after(wait).wait_for(lambda: not self._pids(handle)):
             self._signal(handle, signal.SIGKILL)
-            deadline = time.monotonic() + GONE_SECONDS
-            while self._pids(handle) and time.monotonic() < deadline:
-                time.sleep(0.05)
+            Deadline.after(GONE_SECONDS).wait_for(lambda: not self._pids(handle))
         return self.look(handle)
 
     def _signal(self, handle: Handle, number: int) -> None:
@@ -199,13 +186,13 @@ class ProcessRunner:
         try:
             return self._tail(self._folder(handle.token), lines)
         except NotPrivate as e:
-            return f"no log from here: {e}"
+            return f"the log cannot be read from here: {e}"
 
     def _tail(self, folder: Path, lines: int) -> str:
-        path, text = folder / LOG, ""
+        path, text = folder / DRIVER_LOG, ""
         try:
-            # The launcher moves what is old aside: just after that the newest part is short.
-            for part in (path, path.with_name(f"{LOG}.1")):
+            # The launcher moves a log that is too long aside; just after that the newest part is short.
+            for part in (path, path.with_name(f"{DRIVER_LOG}.1")):
                 if text.count("\n") < lines and (part is path or part.exists()):
                     text = _end_of(part, lines * 400) + text
         except OSError as e:

@@ -1,4 +1,4 @@
-"""The folders of runs on this machine: when a new one is used, old ones are deleted, and never one whose driver may live."""
+"""The folders of runs on this machine: each start deletes old ones, but never one whose driver may still run."""
 
 from __future__ import annotations
 
@@ -12,32 +12,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ckpt_stream.lease import boot_id, process_started
+from airflow_ckpt.runners.launcher import DRIVER_NOTE, EXIT_NOTE
+from ckpt_stream.protocol.run_files.process_identity import boot_id, process_started
 
 log = logging.getLogger(__name__)
 
-#: Of each stream, and of the jobs beside it: what the last restarts had to say, with up to 64 MB of a driver's log each. The
-#: newest one is what `airflow-ckpt resume` starts again.
+#: So many for each stream, and for the jobs beside it: they hold up to 64 MB of a driver's log each. `airflow-ckpt resume`
+#: starts the newest one again.
 KEEP_FOLDERS = 10
-#: A folder without a driver's note is one of a spark-submit, which ends within minutes.
+#: A folder without driver.json belongs to a spark-submit, which ends within minutes.
 SUBMIT_SECONDS = 3600.0
 HOST = "host.json"
-#: What the launcher notes of itself and of the driver.
-NOTE = "driver.json"
 
 
 def note_host(folder: Path) -> None:
-    """Say where the processes are that will be named in this folder: others may see it too."""
+    """Write the machine of the processes that this folder will name: other machines may share the folder."""
     (folder / HOST).write_text(json.dumps({"host": socket.gethostname(), "boot": boot_id()}))
 
 
 def is_other_container(boot: object) -> bool:
-    """Whether a process ran in this life of this machine, in a container whose processes cannot be seen from here."""
+    """Whether a process runs on this machine since its last boot, in a container whose processes cannot be seen from here."""
     return boot != boot_id() and str(boot).split()[:1] == boot_id().split()[:1]
 
 
-def living(note: Mapping[str, Any]) -> dict[str, int]:
-    """The processes of launcher and driver, as far as they live; by the launcher's note, on the machine where it was made."""
+def running_processes(note: Mapping[str, Any]) -> dict[str, int]:
+    """The processes of launcher and driver that are running, by the launcher's note, on the machine where it was written."""
     known = {"launcher": ("pid", "started"), "driver": ("child", "child_started")}
     noted = {who: (int(note.get(pid) or 0), note.get(started)) for who, (pid, started) in known.items()}
     return {
@@ -48,37 +47,37 @@ def living(note: Mapping[str, Any]) -> dict[str, int]:
 
 
 def prune(root: Path, keep: int = KEEP_FOLDERS) -> None:
-    """Delete the oldest folders of each stream. What cannot be looked at is left alone."""
+    """Delete the oldest folders of each stream. A folder that cannot be read is kept."""
     folders: dict[tuple[str, bool], list[tuple[float, Path]]] = defaultdict(list)
     for document in root.glob("*/stream.json"):
         try:
             folders[_owner(document)].append((document.stat().st_mtime, document.parent))
         except (OSError, ValueError) as e:
-            log.warning("the folder %s is left alone: %s", document.parent, e)
+            log.warning("keeping the folder %s, which cannot be read: %s", document.parent, e)
     for known in folders.values():
         for _, folder in sorted(known)[:-keep]:
-            if _is_over(folder):
+            if _is_unused(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def _owner(document: Path) -> tuple[str, bool]:
-    """Which stream a folder belongs to, and whether it is of a job beside it."""
+    """The stream of a folder, and whether the folder is of a job beside the stream."""
     found = json.loads(document.read_text())
     return str(found.get("checkpoint") or found.get("name")), "recompute" in found or "targets" in found
 
 
-def _is_over(folder: Path) -> bool:
-    """Whether no process uses the folder any more, for certain."""
-    if (folder / "exit.json").exists():
+def _is_unused(folder: Path) -> bool:
+    """Whether it is certain that no process uses the folder any more."""
+    if (folder / EXIT_NOTE).exists():
         return True
-    note, host = _read(folder / NOTE), _read(folder / HOST)
+    note, host = _read(folder / DRIVER_NOTE), _read(folder / HOST)
     if not note:
         return time.time() - (folder / "stream.json").stat().st_mtime > SUBMIT_SECONDS
     if not host or host.get("host") != socket.gethostname():
         return False
     if host.get("boot") != boot_id():
         return not is_other_container(host.get("boot"))
-    return not living(note)
+    return not running_processes(note)
 
 
 def _read(path: Path) -> dict[str, Any]:

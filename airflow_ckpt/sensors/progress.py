@@ -1,4 +1,4 @@
-"""Waits until a stream has made progress; fails at once, with the reason, when it never will."""
+"""Waits until a stream has made progress, and fails at once when the stream is broken or has ended."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
-from airflow_ckpt.operators.base import Done, Event, Step, StreamOperator, Wait
-from airflow_ckpt.streams.control import StreamControl
+from airflow_ckpt.operators.base import StreamOperator
+from airflow_ckpt.operators.steps import Done, Event, Step, Wait
 from airflow_ckpt.streams.goal import REACHED
-from airflow_ckpt.streams.stream import is_template
+from airflow_ckpt.streams.templates import is_template
+from airflow_ckpt.supervision.control import StreamControl
 
 
 class CheckpointProgressSensor(StreamOperator):
-    """Wait for a stream's checkpoint: everything that is given must hold at the same time.
+    """Wait for progress of a stream's checkpoint. Several conditions must hold at the same time.
 
-    Fails at once when the stream is FAILED, LOST or STALLED, or has ended before.
+    The sensor fails at once when the stream is FAILED, LOST or STALLED, or ends before the conditions hold.
 
-    :param batches: so many batches committed by the current run
-    :param batch: this batch, by number, committed
-    :param offsets: these offsets committed: `{topic: {partition: offset}}`
-    :param max_lag: at most so many records wait
-    :param drained: all input that was there when the task began is committed
+    :param batches: the current run has committed so many batches
+    :param batch: the batch with this number is committed
+    :param offsets: these offsets are committed: `{topic: {partition: offset}}`
+    :param max_lag: at most so many records of the source are unread
+    :param drained: all input that existed when the task began is committed
     """
 
     ui_color = "#e6f1f2"
@@ -59,6 +60,6 @@ class CheckpointProgressSensor(StreamOperator):
 
     def has_moved(self, context: Any, control: StreamControl, event: Event) -> Step:
         if event["outcome"] != REACHED:
-            self._tell(context, "failed", str(event["reason"]))
-            raise self.fail(control, event)
+            self.send_event(context, "failed", str(event["reason"]))
+            raise self.failure(control, event)
         return Done(event["status"])

@@ -1,4 +1,4 @@
-"""What somebody waits for a stream to reach, and whether it has. Pure."""
+"""What a task or a user waits for a stream to reach, and whether it has reached it. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from datetime import datetime
 from typing import Any
 
 from airflow_ckpt.exceptions import CkptError
-from airflow_ckpt.streams.duration import in_words
+from airflow_ckpt.streams.durations import in_words
 from airflow_ckpt.streams.status import BROKEN, ENDED_WELL, FINISHED, IDLE, NEW, RUNNING, StreamStatus
 
-REACHED, FAILED, TIMEOUT, WAITING = "reached", "failed", "timeout", "waiting"
+REACHED, OUT_OF_REACH, TIMEOUT, NOT_YET = "reached", "failed", "timeout", "waiting"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The answer to one look."""
+    """The answer to one look at the stream."""
 
     outcome: str
     reason: str
@@ -26,7 +26,7 @@ class Outcome:
 class Goal:
     """Everything named must hold at the same time. JSON through `as_dict`, so that a trigger can carry it."""
 
-    #: The driver says RUNNING.
+    #: The run record says RUNNING.
     started: bool = False
     #: So many batches were committed by the current run.
     batches: int | None = None
@@ -46,9 +46,9 @@ class Goal:
     ended: bool = False
     #: Never satisfied by the stream's state; ends at `until` or `deadline`.
     never: bool = False
-    #: A moment that reaches the goal, whatever the stream does.
+    #: At this moment the goal is reached, in any state of the stream.
     until: str | None = None
-    #: A moment after which waiting is given up.
+    #: After this moment the wait has timed out.
     deadline: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -56,6 +56,12 @@ class Goal:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Goal:
+        """The goal that was stored. A field that is unknown here is a condition that could not be waited for: an error."""
+        if unknown := sorted(set(value) - {f.name for f in fields(cls)}):
+            raise CkptError(
+                f"The goal has no field {', '.join(unknown)}: it was stored by another version of airflow-ckpt. "
+                "Clear the task, so that it waits for a goal of this version; or install the version that stored it."
+            )
         return cls(**value)
 
     def __post_init__(self) -> None:
@@ -65,7 +71,7 @@ class Goal:
                 raise CkptError(f"{name}={value!r} must be a whole number of at least 0.")
 
     @property
-    def in_words(self) -> str:
+    def condition(self) -> str:
         words = []
         if self.started:
             words.append("it runs")
@@ -92,16 +98,16 @@ class Goal:
         if self._holds(status):
             return Outcome(REACHED, status.line())
         if status.state in BROKEN:
-            return Outcome(FAILED, f"{status.stream} is {status.state}: {status.reason}")
+            return Outcome(OUT_OF_REACH, f"{status.stream} is {status.state}: {status.reason}")
         if status.state in ENDED_WELL:
-            return Outcome(FAILED, f"{status.stream} is {status.state} before it reached {self.in_words}")
+            return Outcome(OUT_OF_REACH, f"{status.stream} is {status.state} before it reached {self.condition}")
         if status.state == NEW:
-            return Outcome(FAILED, f"{status.stream} was never started")
+            return Outcome(OUT_OF_REACH, f"{status.stream} was never started")
         if self.until is not None and now >= datetime.fromisoformat(self.until):
             return Outcome(REACHED, f"the time is over: {status.line()}")
         if self.deadline is not None and now >= datetime.fromisoformat(self.deadline):
-            return Outcome(TIMEOUT, f"{self.in_words} was not reached in time: {status.line()}")
-        return Outcome(WAITING, status.line())
+            return Outcome(TIMEOUT, f"{self.condition} was not reached in time: {status.line()}")
+        return Outcome(NOT_YET, status.line())
 
     def _holds(self, status: StreamStatus) -> bool:
         wanted = [
@@ -138,8 +144,8 @@ def _has(status: StreamStatus, offsets: Mapping[str, Mapping[str, int]]) -> bool
 
 
 def waiting_line(outcome: Outcome, goal: Goal, now: datetime) -> str:
-    """A progress line: what is, and what is waited for."""
+    """A progress line: how the stream is, and what is waited for."""
     left = ""
     if goal.deadline:
         left = f", {in_words(max(0.0, (datetime.fromisoformat(goal.deadline) - now).total_seconds()))} left"
-    return f"{outcome.reason} (waiting for {goal.in_words}{left})"
+    return f"{outcome.reason} (waiting for {goal.condition}{left})"

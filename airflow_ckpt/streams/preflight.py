@@ -1,4 +1,4 @@
-"""Preflight: is it safe to start or resume this stream now? Each finding says what, the risk, and the command that helps."""
+"""Preflight: is it safe to start or resume this stream now? A finding names the problem, the risk, and what helps."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_ckpt.checkpoint.reader import Checkpoint
-from airflow_ckpt.exceptions import CkptError
-from airflow_ckpt.kafka.offsets import Ends
-from airflow_ckpt.streams.duration import in_words, to_timedelta
+from airflow_ckpt.exceptions import CkptError, PreflightRefused
+from airflow_ckpt.streams.durations import in_words, to_timedelta
+from airflow_ckpt.streams.observation import SourcePosition
 from airflow_ckpt.streams.status import HEALTHY, STALLED, StreamStatus
 from airflow_ckpt.streams.stream import Stream
-from ckpt_stream.data_loss import Lost, find_lost
 from ckpt_stream.errors import Refused, StreamError
+from ckpt_stream.protocol.data_loss import LostRange, find_lost
+from ckpt_stream.protocol.topic_ends import TopicEnds
 
 DRIVER_ALIVE, DATA_LOST, DATA_SOON_LOST = "driver_alive", "data_lost", "data_soon_lost"
 LEDGER, PARTITIONS_GONE, PARTITIONS_ADDED = "ledger", "partitions_gone", "partitions_added"
 TOPIC_MISSING, KAFKA, CHECKPOINT = "topic_missing", "kafka_unreachable", "checkpoint_unreadable"
 TRANSACTION_TIMEOUT, HEAD_TRIMMED, TOPICS_GONE = "transaction_timeout", "head_trimmed", "topics_gone"
-KINDS = (
+PREFLIGHT_KINDS = (
     DRIVER_ALIVE, DATA_LOST, DATA_SOON_LOST, LEDGER, PARTITIONS_GONE, PARTITIONS_ADDED, TOPIC_MISSING, KAFKA, CHECKPOINT,
     TRANSACTION_TIMEOUT, HEAD_TRIMMED, TOPICS_GONE,
 )  # fmt: skip
+SourceTopics = Mapping[str, TopicEnds | None]
 #: Less time than this until retention passes the checkpoint is worth a warning.
 SOON_SECONDS = 24 * 3600.0
 SOON_PART = 0.25
@@ -31,7 +32,7 @@ SOON_PART = 0.25
 
 @dataclass(frozen=True)
 class PreflightFinding:
-    """One thing that speaks against a start, or that a user should know before it."""
+    """A reason against a start, or a warning before it."""
 
     kind: str
     what: str
@@ -39,10 +40,10 @@ class PreflightFinding:
     helps: str
     #: True: the start is refused unless this kind is allowed by name.
     unsafe: bool = True
-    #: True: it may be gone at the next look by itself.
-    passing: bool = False
-    #: What the source has lost: allowed, the run goes on behind exactly this.
-    lost: tuple[Lost, ...] = ()
+    #: True: it may disappear without an action of a user, as when brokers are restarted.
+    temporary: bool = False
+    #: What the source has lost: if a user allows this finding, the run passes over exactly this.
+    lost: tuple[LostRange, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.what} {self.risk} What helps: {self.helps}"
@@ -51,96 +52,71 @@ class PreflightFinding:
         return asdict(self)
 
 
-class PreflightRefused(CkptError):
-    """A start or resume was refused, because it would lose or double records or cannot work."""
-
-    def __init__(self, stream: str, findings: Sequence[PreflightFinding]) -> None:
-        self.stream, self.findings = stream, tuple(findings)
-        lines = "\n".join(f"  {finding}" for finding in findings)
-        kinds = ", ".join(f'"{f.kind}"' for f in findings)
-        super().__init__(f"{stream} was not started:\n{lines}\nTo go on all the same: allow=[{kinds}]")
-
-    @property
-    def may_pass(self) -> bool:
-        """Whether the same start may be safe a little later."""
-        return all(finding.passing for finding in self.findings)
-
-    def __reduce__(self) -> tuple[type[PreflightRefused], tuple[str, tuple[PreflightFinding, ...]]]:
-        return type(self), (self.stream, self.findings)
-
-
 @dataclass(frozen=True)
-class Facts:
-    """What the checks look at."""
+class StartConditions:
+    """What a start depends on, as it was found."""
 
     status: StreamStatus
-    checkpoint: Checkpoint | None = None
-    checkpoint_error: str = ""
-    kafka_error: str = ""
-    source: Mapping[str, Ends | None] = field(default_factory=dict)
+    position: SourcePosition = field(default_factory=SourcePosition)
+    #: Seconds since the epoch.
+    now: float = field(default_factory=time.time)
     #: Topics besides the source that must exist: sink, dead-letter.
     missing_topics: Sequence[str] = ()
     retention_ms: Mapping[str, int | None] = field(default_factory=dict)
-    #: When the oldest unread record of a partition was written.
-    unread_since: Mapping[tuple[str, int], float] = field(default_factory=dict)
-    #: What reconciliation would say.
+    #: What the driver would refuse because of ledger and checkpoint.
     ledger_refusal: StreamError | None = None
     transaction_max_ms: int | None = None
-    now: float = field(default_factory=time.time)
 
 
-def check(stream: Stream, facts: Facts) -> list[PreflightFinding]:
+def check(stream: Stream, start: StartConditions) -> list[PreflightFinding]:
     """All findings, the unsafe ones first."""
-    found = [*_driver(stream, facts), *_reachable(facts)]
-    if not facts.kafka_error:
-        found += [*_topics(stream, facts), *_source(stream, facts), *_transaction(stream, facts), *_ledger(facts)]
+    found = [*_driver(stream, start), *_reachable(start)]
+    if (topics := start.position.topics) is not None:
+        found += [
+            *_topics(stream, start, topics),
+            *_source(start, topics),
+            *_transaction(stream, start),
+            *_ledger(start),
+        ]
     return sorted(found, key=lambda finding: not finding.unsafe)
 
 
-def refuse_unsafe(stream: Stream, findings: Sequence[PreflightFinding], allow: Sequence[str]) -> None:
+def refuse_unsafe_start(stream: Stream, findings: Sequence[PreflightFinding], allow: Sequence[str]) -> None:
     """Raise PreflightRefused for unsafe findings that are not allowed by name."""
-    if unknown := sorted(set(allow) - set(KINDS)):
-        raise CkptError(f"allow={unknown} names no finding of preflight; they are: {', '.join(KINDS)}.")
+    if unknown := sorted(set(allow) - set(PREFLIGHT_KINDS)):
+        raise CkptError(f"allow={unknown} names no finding of preflight; they are: {', '.join(PREFLIGHT_KINDS)}.")
     if refused := [f for f in findings if f.unsafe and f.kind not in allow]:
         raise PreflightRefused(stream.name, refused)
 
 
-def _driver(stream: Stream, facts: Facts) -> Iterator[PreflightFinding]:
-    status = facts.status
+def _driver(stream: Stream, start: StartConditions) -> Iterator[PreflightFinding]:
+    status = start.status
     if status.state in HEALTHY or (status.state == STALLED and status.run):
         yield PreflightFinding(
             DRIVER_ALIVE,
             f"Run {status.run or status.token} of {stream.name} is {status.state}.",
-            "Two drivers on one checkpoint fence each other for ever.",
+            "Two drivers on one checkpoint fence each other without end.",
             f"let it run, or stop it first: `airflow-ckpt stop {stream.checkpoint}`.",
         )
 
 
-def _reachable(facts: Facts) -> Iterator[PreflightFinding]:
-    if facts.checkpoint_error:
-        yield PreflightFinding(
-            CHECKPOINT,
-            facts.checkpoint_error,
-            "Without it, it is unknown where the stream stands.",
-            "check path, credentials and network of the checkpoint; `airflow-ckpt inspect` tells more.",
-            passing=True,
-        )
-    for finding in facts.checkpoint.findings if facts.checkpoint else ():
+def _reachable(start: StartConditions) -> Iterator[PreflightFinding]:
+    for finding in start.position.checkpoint.findings if start.position.checkpoint else ():
         if finding.kind != "no_checkpoint":
             yield PreflightFinding(CHECKPOINT, finding.what, "Spark would not start on it.", finding.helps)
-    if facts.kafka_error:
+    if start.position.topics is None:
         yield PreflightFinding(
             KAFKA,
-            facts.kafka_error,
+            start.position.kafka_error or "Kafka was not asked.",
             "The driver could neither read nor write.",
             "check the brokers and the `kafka` connection, then try again.",
-            passing=True,
+            temporary=True,
         )
 
 
-def _topics(stream: Stream, facts: Facts) -> Iterator[PreflightFinding]:
-    missing = [topic for topic, ends in facts.source.items() if ends is None] + list(facts.missing_topics)
-    if not facts.source:
+def _topics(stream: Stream, start: StartConditions, topics: SourceTopics) -> Iterator[PreflightFinding]:
+    missing = [topic for topic, ends in topics.items() if ends is None] + list(start.missing_topics)
+    if not topics:
         missing.append(stream.source_pattern or "(no source)")
     for topic in missing:
         yield PreflightFinding(
@@ -151,24 +127,24 @@ def _topics(stream: Stream, facts: Facts) -> Iterator[PreflightFinding]:
         )
 
 
-def _source(stream: Stream, facts: Facts) -> Iterator[PreflightFinding]:
-    position = facts.checkpoint.position if facts.checkpoint else {}
-    if not position or not facts.source:  # without any topic, that is what is said
+def _source(start: StartConditions, topics: SourceTopics) -> Iterator[PreflightFinding]:
+    position = start.position.checkpoint.position if start.position.checkpoint else {}
+    if not position or not topics:  # that there is no topic is a finding of its own
         return
-    there = {topic: ends for topic, ends in facts.source.items() if ends is not None}
+    there = {topic: ends for topic, ends in topics.items() if ends is not None}
     lost = find_lost(position, {topic: ends.earliest for topic, ends in there.items()})
     for topic in sorted({*position, *there}):
         of_topic = [one for one in lost if one.topic == topic]
-        if topic not in facts.source:
+        if topic not in topics:
             yield _topic_gone(topic, of_topic)
         elif topic in there:
             yield from _partitions(topic, position.get(topic, {}), there[topic], of_topic)
             harmed = {one.partition for one in of_topic}
             for partition in sorted({int(p) for p in position.get(topic, {})} - harmed):
-                yield from _soon(topic, partition, facts)
+                yield from _soon(topic, partition, start)
 
 
-def _topic_gone(topic: str, lost: Sequence[Lost]) -> PreflightFinding:
+def _topic_gone(topic: str, lost: Sequence[LostRange]) -> PreflightFinding:
     ends = ", ".join(f"{one.partition} at {one.start}" for one in lost)
     return PreflightFinding(
         TOPICS_GONE,
@@ -179,7 +155,9 @@ def _topic_gone(topic: str, lost: Sequence[Lost]) -> PreflightFinding:
     )
 
 
-def _partitions(topic: str, known: Mapping[str, int], ends: Ends, lost: Sequence[Lost]) -> Iterator[PreflightFinding]:
+def _partitions(
+    topic: str, known: Mapping[str, int], ends: TopicEnds, lost: Sequence[LostRange]
+) -> Iterator[PreflightFinding]:
     if gone := [one for one in lost if one.end is None]:
         yield PreflightFinding(
             PARTITIONS_GONE,
@@ -220,12 +198,12 @@ def _partitions(topic: str, known: Mapping[str, int], ends: Ends, lost: Sequence
             )
 
 
-def _soon(topic: str, partition: int, facts: Facts) -> Iterator[PreflightFinding]:
+def _soon(topic: str, partition: int, start: StartConditions) -> Iterator[PreflightFinding]:
     """The time until retention passes the first unread record."""
-    retention, since = facts.retention_ms.get(topic), facts.unread_since.get((topic, partition))
+    retention, since = start.retention_ms.get(topic), (start.position.unread_since or {}).get((topic, partition))
     if retention is None or retention < 0 or since is None:
         return
-    left = since + retention / 1000 - facts.now
+    left = since + retention / 1000 - start.now
     # Where records are kept for a few hours only, a record that has just come is in no danger.
     if left < min(SOON_SECONDS, retention / 1000 * SOON_PART):
         when = f"in {in_words(left)}" if left > 0 else "at any moment"
@@ -238,19 +216,19 @@ def _soon(topic: str, partition: int, facts: Facts) -> Iterator[PreflightFinding
         )
 
 
-def _transaction(stream: Stream, facts: Facts) -> Iterator[PreflightFinding]:
+def _transaction(stream: Stream, start: StartConditions) -> Iterator[PreflightFinding]:
     wanted = to_timedelta(stream.transaction_timeout, "transaction_timeout").total_seconds()
-    if facts.transaction_max_ms is not None and wanted * 1000 > facts.transaction_max_ms:
+    if start.transaction_max_ms is not None and wanted * 1000 > start.transaction_max_ms:
         yield PreflightFinding(
             TRANSACTION_TIMEOUT,
-            f"transaction_timeout is {in_words(wanted)}, the brokers allow {in_words(facts.transaction_max_ms / 1000)}.",
+            f"transaction_timeout is {in_words(wanted)}, the brokers allow {in_words(start.transaction_max_ms / 1000)}.",
             "Kafka would refuse every transaction.",
             "lower the stream's transaction_timeout, or raise the brokers' transaction.max.timeout.ms.",
         )
 
 
-def _ledger(facts: Facts) -> Iterator[PreflightFinding]:
-    refusal = facts.ledger_refusal
+def _ledger(start: StartConditions) -> Iterator[PreflightFinding]:
+    refusal = start.ledger_refusal
     if isinstance(refusal, Refused):
         yield PreflightFinding(LEDGER, f"{type(refusal).__name__}: {refusal.found}", refusal.risk, refusal.helps)
     elif refusal is not None:
@@ -259,5 +237,5 @@ def _ledger(facts: Facts) -> Iterator[PreflightFinding]:
             str(refusal),
             "Ledger and checkpoint could not be compared.",
             "see the message.",
-            passing=refusal.restart_may_help,
+            temporary=refusal.restart_may_help,
         )

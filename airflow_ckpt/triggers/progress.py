@@ -1,4 +1,4 @@
-"""The trigger behind every deferred task of this provider: watches one stream until a goal is reached or out of reach."""
+"""The trigger of every deferred task of this provider: it watches a stream until a goal is reached or out of reach."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_ckpt.hooks.stream import StreamHook
 from airflow_ckpt.metrics import report
-from airflow_ckpt.runners.base import Handle
-from airflow_ckpt.streams.control import StreamControl
-from airflow_ckpt.streams.goal import REACHED, WAITING, Goal, Outcome, waiting_line
+from airflow_ckpt.streams.driver_state import Handle
+from airflow_ckpt.streams.goal import NOT_YET, REACHED, Goal, Outcome, waiting_line
 from airflow_ckpt.streams.status import StreamStatus
 from airflow_ckpt.streams.stream import Stream
+from airflow_ckpt.supervision.control import StreamControl
 
 T = TypeVar("T")
 
-#: Looks that fail one after the other before it counts as persistent: at the default interval, five minutes.
+#: After so many failed looks in a row the trigger reports the error: five minutes at the default interval.
 TOLERATED_FAILURES = 30
-#: A look waits for files and Kafka, hardly for the processor; many streams share these few threads.
+#: A look mostly waits for files and Kafka, so that many streams can share these threads.
 THREADS = 16
-#: No trigger fires earlier. A task that is queued again before Airflow's executor has reported the end of its first part
-#: is taken by the scheduler for one that died, and failed. The operator has looked before it deferred: nothing is missed.
-SETTLE_SECONDS = 3.0
+#: No trigger fires earlier. If a task is queued again before the executor has reported the end of its first part, the
+#: scheduler treats it as a task that died and fails it. Nothing is missed: the operator has looked before it deferred.
+MIN_DEFERRED_SECONDS = 3.0
 ERROR = "error"
 
 _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="airflow-ckpt-look")
 
 
 async def off_the_loop(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Run a call that blocks in a thread of our own pool: the loop's default one belongs to everybody."""
+    """Run a call that blocks in a thread of our own pool: other triggers use the loop's default pool."""
     return await asyncio.get_running_loop().run_in_executor(_threads, partial(call, *args, **kwargs))
 
 
 class CheckpointProgressTrigger(BaseTrigger):
-    """Watches a stream's checkpoint and fires once: goal reached, failed, timed out, or not to be looked at.
+    """Watches a stream's checkpoint and fires once: goal reached, stream failed, timed out, or status unknown.
 
-    Its arguments name connections and hold no secrets. A look that fails is tolerated; one that keeps failing is reported.
+    Its arguments name connections and hold no secrets. A failed look is repeated; the trigger gives up after many in a row.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class CheckpointProgressTrigger(BaseTrigger):
             await self._pause(goal)
             yield self._event(REACHED, "the pause is over", None)
             return
-        # A triggerer that starts takes up all its triggers at once: spread their looks.
-        await asyncio.sleep(SETTLE_SECONDS + random.uniform(0, min(self.poll_interval, 1.0)))  # noqa: S311
+        # A triggerer starts all its triggers at once: spread their looks.
+        await asyncio.sleep(MIN_DEFERRED_SECONDS + random.uniform(0, min(self.poll_interval, 1.0)))  # noqa: S311
         failures = 0
         while True:
             try:
@@ -93,12 +93,12 @@ class CheckpointProgressTrigger(BaseTrigger):
             except Exception as e:
                 failures += 1
                 self.log.warning("look %s failed: %s: %s", failures, type(e).__name__, e)
-                if failures >= TOLERATED_FAILURES or _final(e):
+                if failures >= TOLERATED_FAILURES or _is_final(e):
                     yield self._event(ERROR, f"{type(e).__name__}: {e}", None)
                     return
             else:
                 failures = 0
-                if outcome.outcome != WAITING:
+                if outcome.outcome != NOT_YET:
                     yield self._event(outcome.outcome, outcome.reason, status)
                     return
                 self.log.info(
@@ -106,12 +106,12 @@ class CheckpointProgressTrigger(BaseTrigger):
                 )
                 if status is not None:
                     report(status)
-            await asyncio.sleep(self._next(goal))
+            await asyncio.sleep(self._seconds_to_next_look(goal))
 
     _control: StreamControl | None = None
 
     async def _look(self, goal: Goal) -> tuple[Outcome, StreamStatus | None]:
-        """One look at the stream, or at the job that was started beside it."""
+        """The state of the stream, or of the job that was started beside it."""
         if self._control is None:
             self._control = await StreamHook(Stream.from_dict(self.stream), self.by).aget_conn()
         if self.handle is not None:
@@ -120,14 +120,14 @@ class CheckpointProgressTrigger(BaseTrigger):
         status = await off_the_loop(self._control.status)
         return goal.judge(status, datetime.now(UTC)), status
 
-    def _next(self, goal: Goal) -> float:
+    def _seconds_to_next_look(self, goal: Goal) -> float:
         moments = [datetime.fromisoformat(m) for m in (goal.until, goal.deadline) if m]
         left = [(m - datetime.now(UTC)).total_seconds() for m in moments]
         return max(0.1, min([self.poll_interval, *left]))
 
     async def _pause(self, goal: Goal) -> None:
         until = datetime.fromisoformat(goal.until or datetime.now(UTC).isoformat())
-        await asyncio.sleep(max(SETTLE_SECONDS, (until - datetime.now(UTC)).total_seconds()))
+        await asyncio.sleep(max(MIN_DEFERRED_SECONDS, (until - datetime.now(UTC)).total_seconds()))
 
     def _event(self, outcome: str, reason: str, status: StreamStatus | None) -> TriggerEvent:
         return TriggerEvent(  # type: ignore[no-untyped-call]
@@ -142,7 +142,7 @@ class CheckpointProgressTrigger(BaseTrigger):
         )
 
     async def on_kill(self) -> None:
-        """A user ended the deferred task: leave the stream, stop it, or kill it, as the task was told."""
+        """A user ended the deferred task: do with the stream what `on_kill_action` says."""
         if (self.on_kill_action == "leave" and self.handle is None) or await self._is_still_deferred():
             return
         control = self._control or await StreamHook(Stream.from_dict(self.stream), self.by).aget_conn()
@@ -156,7 +156,7 @@ class CheckpointProgressTrigger(BaseTrigger):
             await off_the_loop(control.kill, wait=0)
 
     async def _is_still_deferred(self) -> bool:
-        """A triggerer that lost its triggers to another one calls on_kill too; then nobody has ended the task."""
+        """Whether the task goes on: a triggerer that loses its triggers to another triggerer calls on_kill too."""
         ti = self.task_instance
         if ti is None:
             return False
@@ -169,10 +169,9 @@ class CheckpointProgressTrigger(BaseTrigger):
         return "deferred" in [state for tasks in states.values() for state in tasks.values()]
 
 
-def _final(error: Exception) -> bool:
-    """Whether looking again cannot help: the declaration or a connection is wrong."""
-    from airflow_ckpt.hooks.connections import BadConnection, UnknownConnection
-    from airflow_ckpt.streams.stream import BadStream
+def _is_final(error: Exception) -> bool:
+    """Whether another look would fail too, because the declaration or a connection is wrong."""
+    from airflow_ckpt.exceptions import BadConnection, BadStream, UnknownConnection
 
-    # The operator has found its connections before it deferred: one that is unknown now may be known again.
+    # The operator found its connections before it deferred, so that an unknown one may be found again.
     return isinstance(error, BadConnection | BadStream) and not isinstance(error, UnknownConnection)

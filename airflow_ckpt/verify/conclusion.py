@@ -1,38 +1,38 @@
-"""The conclusion of a verification: what was read from the sink, here or by a Spark job, against what was claimed. Pure."""
+"""The end of a verification: what was read from the sink, here or by a Spark job, against what the ledger has. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from airflow_ckpt.verify.audit import account
-from airflow_ckpt.verify.plan import SINK, Plan, Target
-from airflow_ckpt.verify.sink_check import compare, compare_dead_letters, with_found
+from airflow_ckpt.verify.checks.audit_check import check_records
+from airflow_ckpt.verify.checks.sink_check import compare_dead_letters, compare_sink, with_found
+from airflow_ckpt.verify.scan_plan import SINK_TOPIC, Plan, PlannedTopic
 from airflow_ckpt.verify.verdict import TRUNCATED, Finding, Verdict
-from ckpt_stream.sink_facts import Scan
+from ckpt_stream.protocol.verification.scan_result import Scan
 
 
-def conclude(plan: Plan, scans: Iterable[Scan] = ()) -> Verdict:
+def reach_verdict(plan: Plan, scans: Iterable[Scan] = ()) -> Verdict:
     """The verdict. A topic of the plan that was not read keeps it from being clean."""
     verdict = replace(plan.verdict, findings=list(plan.verdict.findings), batches=list(plan.verdict.batches))
     found = {scan.topic: scan for scan in scans}
-    for target in plan.targets:
-        scan = found.get(target.topic)
+    for topic in plan.topics:
+        scan = found.get(topic.name)
         if scan is None:
             verdict.findings.append(
                 Finding(
                     "not_scanned",
-                    f"{target.topic} was to be read, and no scan of it has arrived.",
+                    f"{topic.name} was to be read, and no scan of it has arrived.",
                     "see how the job that reads it ended",
-                    topic=target.topic,
+                    topic=topic.name,
                     violation=False,
                 )
             )
-        elif target.role == SINK:
-            _sink(verdict, target, scan)
+        elif topic.role == SINK_TOPIC:
+            _sink(verdict, topic, scan)
         else:
             verdict.dead_letters = (verdict.dead_letters or 0) + scan.records
-            verdict.findings.extend(compare_dead_letters(target.batches, scan, target.topic))
+            verdict.findings.extend(compare_dead_letters(topic.batches, scan, topic.name))
             verdict.seconds = round(verdict.seconds + scan.seconds, 3)
     if plan.until is not None:
         verdict.reached = dict(plan.until)
@@ -40,33 +40,33 @@ def conclude(plan: Plan, scans: Iterable[Scan] = ()) -> Verdict:
     return verdict
 
 
-def _sink(verdict: Verdict, target: Target, scan: Scan) -> None:
+def _sink(verdict: Verdict, topic: PlannedTopic, scan: Scan) -> None:
     verdict.sink_committed = scan.records
     verdict.seconds = round(verdict.seconds + scan.seconds, 3)
     verdict.records_per_second = round(scan.records / scan.seconds) if scan.seconds else None
-    verdict.batches = with_found(verdict.batches, target.batches, scan)
-    verdict.audited = target.audited
+    verdict.batches = with_found(verdict.batches, topic.batches, scan)
+    verdict.audited = topic.audited
     if scan.uncommitted is not None:
         verdict.aborted_hidden = scan.uncommitted - scan.records
-    differences = list(compare(target.batches, scan, target.topic))
-    if target.audited and scan.audit is not None:
-        accounted = account(target.batches, scan.audit, target.topic)
-        verdict.findings.extend(accounted.findings)
-        # The sums still have a say: an altered record has its name and place.
-        verdict.findings.extend(f for f in differences if f.kind == "altered" or not accounted.findings)
-        verdict.lost, verdict.duplicated, verdict.alien = accounted.lost, accounted.duplicated, accounted.alien
-        verdict.torn, verdict.out_of_order = accounted.torn, accounted.out_of_order
+    differences = list(compare_sink(topic.batches, scan, topic.name))
+    if topic.audited and scan.audit is not None:
+        faults = check_records(topic.batches, scan.audit, topic.name)
+        verdict.findings.extend(faults.findings)
+        # Only the sums show an altered record, which has its name and place.
+        verdict.findings.extend(f for f in differences if f.kind == "altered" or not faults.findings)
+        verdict.lost, verdict.duplicated, verdict.alien = faults.lost, faults.duplicated, faults.alien
+        verdict.torn, verdict.out_of_order = faults.torn, faults.out_of_order
     else:
         verdict.findings.extend(differences)
         _numbers_from_sums(verdict, differences)
     verdict.altered = sum(f.kind == "altered" for f in differences)
-    if any(f.kind == TRUNCATED and f.topic == target.topic for f in verdict.findings):
+    if any(f.kind == TRUNCATED and f.topic == topic.name for f in verdict.findings):
         # Whether deleted records had been there is unknown.
         verdict.lost = verdict.lost or None
 
 
 def _numbers_from_sums(verdict: Verdict, differences: Sequence[Finding]) -> None:
-    """Without the audit header the sums tell how many are missing or too many, not which, nor in what order."""
+    """Without the audit header the sums show how many are missing or too many, not which, nor in what order."""
     verdict.lost = sum(f.records or 0 for f in differences if f.kind == "lost")
     surplus = sum(f.records or 0 for f in differences if f.kind == "surplus")
     alien = sum(f.records or 0 for f in differences if f.kind == "alien")

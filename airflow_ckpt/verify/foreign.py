@@ -1,57 +1,28 @@
-"""Verifies a sink that was not written by us: duplicates and gaps by an id that its records carry.
-
-Of each id a 64-bit hash is kept with its place, about 20 bytes a record, and not the id itself. Two different ids that
-share a hash would be taken for a duplicate: among 20,000,000 ids that happens with a chance of one in 90,000. With
-``sequence=True`` the ids are whole numbers and are kept as such, so nothing is left to chance.
-"""
+"""Verifies a sink that another program writes: duplicates, lost and alien records by an id that its records carry."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_ckpt.kafka.offsets import Ends, Kafka, admin_client, ends_of, group_offsets, topic_settings
-from airflow_ckpt.verify.id_check import (
-    Ids,
-    check_aliens,
-    check_duplicates,
-    check_expected,
-    check_holes,
-    check_lost,
-    check_without,
-)
-from airflow_ckpt.verify.ids import IdOf, id_reader
-from airflow_ckpt.verify.sink_scan import Progress, ScanStuck, read_range
-from airflow_ckpt.verify.transactions import check_open
-from airflow_ckpt.verify.verdict import FOREIGN, Finding, Verdict
-from airflow_ckpt.verify.verification import missing_topic
+from airflow_ckpt.exceptions import ScanStuck, TooManyIds
+from airflow_ckpt.kafka.group_offsets import group_offsets
+from airflow_ckpt.verify.checks.open_transactions import check_open
+from airflow_ckpt.verify.checks.topics_check import missing_topic
+from airflow_ckpt.verify.scan.record_ids import IdOf, Ids, id_reader
+from airflow_ckpt.verify.scan.sink_scan import Progress, read_range
+from airflow_ckpt.verify.verdict import FOREIGN_SINK, Finding, Verdict
+from ckpt_stream.kafka.admin_client import admin_client
+from ckpt_stream.kafka.ask_topic_ends import topic_ends
+from ckpt_stream.kafka.settings import Kafka
+from ckpt_stream.kafka.topic_settings import cleanup_policy, topic_settings
+from ckpt_stream.protocol.verification.removed_records import removed_by_compaction
 
 MAX_IDS = 20_000_000
-
-Offsets = Mapping[int, int]
-
-
-class TooManyIds(Exception):
-    """More records than may be kept in memory."""
-
-
-@dataclass(frozen=True)
-class Gaps:
-    """Against what the sink is compared; nothing: only duplicates are looked for."""
-
-    #: A topic whose ids must all be in the sink, and no others.
-    source: str | None = None
-    #: Where the source's records have their id; None: where the sink's have it.
-    source_id_path: str | None = None
-    #: The consumer group of the job that writes the sink: what it has not committed is not missed.
-    group: str | None = None
-    #: Ids that must all be in the sink, and no others.
-    expected_ids: Iterable[object] | None = None
-    #: The ids are whole numbers without a hole between the least and the largest.
-    sequence: bool = False
+#: Faults of one kind that are listed one by one; the rest is only counted.
+LISTED = 20
 
 
 def verify_foreign(
@@ -62,195 +33,212 @@ def verify_foreign(
     source: str | None = None,
     source_id_path: str | None = None,
     group: str | None = None,
-    expected_ids: Iterable[object] | None = None,
     sequence: bool = False,
-    start: Offsets | None = None,
-    end: Offsets | None = None,
-    source_start: Offsets | None = None,
     max_ids: int = MAX_IDS,
     transaction_timeout: float = 60.0,
     progress: Progress | None = None,
 ) -> Verdict:
-    """The verdict on a sink that somebody else writes, read once under read_committed up to its last stable offset.
+    """The verdict on a topic, which is read once under read_committed up to its last stable offset.
 
-    ``id_path`` is ``key``, ``value``, ``header:<name>`` or a path into the JSON value such as ``$.order.id``. Duplicates
-    are always looked for. Gaps are found against a ``source`` topic (its ids at ``source_id_path``, by default the same
-    path), against ``expected_ids``, or with ``sequence`` as holes between the least and the largest number.
-    Name the writer's consumer ``group`` if it may be running: what the group has not committed yet is then not missed;
-    without it, a gap at the very end of a source partition is one of which it cannot be told whether it is lost or late.
-    ``start``, ``end`` and ``source_start`` are offsets by partition.
+    ``id_path`` is ``key``, ``value``, ``header:<name>`` or a path into the JSON value such as ``$.order.id``. Duplicates are
+    always looked for, lost and alien records against a ``source`` topic, and with ``sequence`` holes between the least and
+    the largest number. Name the consumer ``group`` of the program that writes the topic if it may be running: records that
+    the group has not committed yet are then not reported as missing. Without it, a gap at the end of a source partition is
+    `not_there_yet`.
     """
     begun = time.perf_counter()
-    verdict = Verdict(topic, FOREIGN, time=datetime.now(UTC).isoformat(timespec="seconds"))
-    gaps = Gaps(source, source_id_path, group, expected_ids, sequence)
-    look = _Look(kafka, verdict, transaction_timeout, progress, max_ids, sequence)
+    verdict = Verdict(topic, FOREIGN_SINK, time=datetime.now(UTC).isoformat(timespec="seconds"))
+    reader = _Reader(kafka, verdict, sequence, max_ids, transaction_timeout, progress)
     try:
-        _verify(verdict, look, topic, id_path, gaps, (start, end, source_start))
+        # Before the sink's end is read: the source records that are due now must be in the sink by then.
+        due = reader.due(source, group) if source else {}
+        sink = reader.read(topic, "sink", id_reader(id_path))
+        if sink is not None:
+            verdict.sink_committed = len(sink) + sink.without
+            verdict.duplicated = _add(verdict, check_duplicates(sink))
+            if sequence and not sink.without and not reader.is_cut_short(topic):
+                verdict.lost = _add(verdict, check_holes(sink))
+        if sink is not None and source is not None:
+            ids = reader.read(source, "source", id_reader(source_id_path or id_path))
+            if ids is not None:
+                _compare(verdict, reader, sink, ids, due, has_group=group is not None)
     except TooManyIds:
-        verdict.findings.append(
-            Finding(
-                "too_many_ids",
-                f"There are more than {max_ids:,} records to be told apart, too many to be kept in memory.",
-                "give start and end offsets to verify the topic in parts, or raise max_ids (about 40 bytes each while they "
-                "are sorted). A sink written by ckpt_stream can be verified at any size, as a Spark job",
-                topic=topic,
-                violation=False,
-            )
-        )
+        what = f"There are more than {max_ids:,} records, too many to keep their ids in memory."
+        helps = "a sink written by ckpt_stream can be verified at any size; of others, verify a smaller topic"
+        verdict.findings.append(_unknown("too_many_ids", what, helps, topic=topic))
     verdict.seconds = round(time.perf_counter() - begun, 3)
     if verdict.sink_committed and verdict.seconds:
         verdict.records_per_second = round(verdict.sink_committed / verdict.seconds)
     return verdict
 
 
-def _verify(
-    verdict: Verdict,
-    look: _Look,
-    topic: str,
-    id_path: str,
-    gaps: Gaps,
-    offsets: tuple[Offsets | None, Offsets | None, Offsets | None],
+def _compare(
+    verdict: Verdict, reader: _Reader, sink: Ids, source: Ids, due: Mapping[int, int], *, has_group: bool
 ) -> None:
-    start, end, source_start = offsets
-    id_of, source_id_of = id_reader(id_path), id_reader(gaps.source_id_path or id_path)
-    # In this order: what is due of the source must be in the sink by the time at which the sink's end is taken.
-    due = look.due(gaps.source, gaps.group) if gaps.source else {}
-    sink = look.read(topic, "sink", id_of, start, end)
-    if sink is None:
-        return
-    add = verdict.findings.extend
-    verdict.sink_committed = sink.records
-    add(check_without(sink))
-    verdict.duplicated, found = check_duplicates(sink)
-    add(found)
-    if gaps.sequence and look.whole(sink):
-        verdict.lost, found = check_holes(sink)
-        add(found)
-    if gaps.expected_ids is not None:
-        (lost, missing), (verdict.alien, aliens) = check_expected(sink, gaps.expected_ids)
-        add(aliens)
-        _add_lost(verdict, look, sink, lost, missing)
-    source = look.read(gaps.source, "source", source_id_of, source_start, None) if gaps.source else None
-    if source is None:
-        return
-    verdict.source_records = source.records
-    add(check_without(source))
-    (lost, missing), waiting = check_lost(sink, source, due, certain=gaps.group is not None)
-    add(waiting)
-    _add_lost(verdict, look, sink, lost, missing)
-    alien, aliens = check_aliens(sink, source)
-    # A record whose source is gone, or has no id, looks alien and is not.
-    if not look.cut_short(source.topic) and (alien == 0 or alien > source.without):
-        verdict.alien = (verdict.alien or 0) + alien
-        add(aliens)
+    verdict.source_records = len(source) + source.without
+    lost, waiting = missing_records(sink, source, due, certain=has_group)
+    if len(waiting):
+        what = f"{len(waiting)} record(s) at the end of {source.topic} are not in {sink.topic}: lost, or still to come."
+        helps = "name the consumer group of the job that writes the sink, or verify again when it has caught up"
+        verdict.findings.append(_unknown("not_there_yet", what, helps, topic=source.topic, records=len(waiting)))
+    # A record that retention has deleted, or that has no id, looks lost or alien and is not.
+    if not reader.is_cut_short(sink.topic) and (not len(lost) or len(lost) > sink.without):
+        helps = "find out which run of the job read it, and whether its output was committed"
+        findings = _listed("lost", source, lost, lambda _: "has no record of its id in the sink", helps)
+        verdict.lost = (verdict.lost or 0) + _add(verdict, findings)
+    alien = records_without_source(sink, source)
+    if not reader.is_cut_short(source.topic) and (not len(alien) or len(alien) > source.without):
+        helps = "another producer writes to the sink"
+        verdict.alien = _add(
+            verdict, _listed("alien", sink, alien, lambda _: "has an id that is not in the source", helps)
+        )
 
 
-def _add_lost(verdict: Verdict, look: _Look, sink: Ids, lost: int, findings: Sequence[Finding]) -> None:
-    """A record that is gone from the sink by retention, or there without an id, looks lost and is not."""
-    if not look.cut_short(sink.topic) and (lost == 0 or lost > sink.without):
-        verdict.lost = (verdict.lost or 0) + lost
-        verdict.findings.extend(findings)
+def _add(verdict: Verdict, findings: Iterable[Finding]) -> int:
+    """Add findings to a verdict; how many records they concern."""
+    found = list(findings)
+    verdict.findings.extend(found)
+    return sum(f.records or 0 for f in found)
 
 
-class _Look:
-    """The questions to Kafka, with what keeps them from being answered as findings."""
+def check_duplicates(sink: Ids) -> Iterator[Finding]:
+    """Every copy of an id but the first."""
+    import numpy as np
+
+    numbers, _, _ = sink.arrays()
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    again = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1
+    first = {int(order[i]): int(order[np.searchsorted(ordered, ordered[i])]) for i in again[:LISTED]}
+    helps = "see what wrote it twice: a restart of a job whose sink is at-least-once, or two jobs"
+    words = "has the same id as the one at"
+    return _listed("duplicate", sink, order[again], lambda i: f"{words} {sink.place(first[i])}", helps)
+
+
+def check_holes(sink: Ids) -> Iterator[Finding]:
+    """Whole numbers without a record between the least and the largest."""
+    import numpy as np
+
+    numbers = np.unique(sink.arrays()[0])
+    # As unsigned numbers: the distance of two 64-bit numbers may be larger than a signed one.
+    steps = np.diff(numbers.view(np.uint64))
+    holes = np.flatnonzero(steps > 1)
+    for i in holes[:LISTED]:
+        size, first, last = int(steps[i]) - 1, int(numbers[i]) + 1, int(numbers[i + 1]) - 1
+        which = f"The id {first} is" if size == 1 else f"The {size} ids {first} to {last} are"
+        what = f"{which} missing between the least and the largest."
+        yield Finding("lost", what, topic=sink.topic, records=size)
+    if left := sum(int(step) - 1 for step in steps[holes[LISTED:]]):
+        yield Finding("lost", f"{left} more id(s) are missing.", topic=sink.topic, records=left)
+
+
+def missing_records(sink: Ids, source: Ids, due: Mapping[int, int], *, certain: bool) -> tuple[Any, Any]:
+    """Which records of the source are lost from the sink, and which may still be on their way.
+
+    ``due``: up to which offsets the source must be in the sink. Where that is unknown, records missing after the last
+    delivered record of their partition may still be on their way.
+    """
+    import numpy as np
+
+    numbers, partitions, offsets = source.arrays()
+    delivered = np.isin(numbers, sink.arrays()[0])
+    missing, waiting = ~delivered, np.zeros(len(numbers), dtype=bool)
+    for partition in np.unique(partitions):
+        own = partitions == partition
+        missing &= ~(own & (offsets >= due.get(int(partition), 0)))
+        if not certain:
+            newest = offsets[own & delivered].max(initial=-1)
+            waiting |= own & missing & (offsets > newest)
+    return np.flatnonzero(missing & ~waiting), np.flatnonzero(waiting)
+
+
+def records_without_source(sink: Ids, source: Ids) -> Any:
+    """Which records of the sink have an id that the source does not have."""
+    import numpy as np
+
+    return np.flatnonzero(~np.isin(sink.arrays()[0], source.arrays()[0]))
+
+
+def _listed(kind: str, ids: Ids, which: Any, words: Callable[[int], str], helps: str) -> Iterator[Finding]:
+    """A finding for each of the first records, and one for the rest."""
+    for index in map(int, which[:LISTED]):
+        what = f"The record at {ids.place(index)} {words(index)}."
+        partition, offset = ids.partitions[index], ids.offsets[index]
+        yield Finding(kind, what, helps, topic=ids.topic, partition=partition, offset=offset, records=1)
+    if (left := len(which) - LISTED) > 0:
+        yield Finding(kind, f"{left} more record(s) of this kind.", helps, topic=ids.topic, records=left)
+
+
+class _Reader:
+    """Reads the ids of topics; what keeps them from being complete is added to the verdict."""
 
     def __init__(
-        self,
-        kafka: Kafka,
-        verdict: Verdict,
-        timeout: float,
-        progress: Progress | None,
-        max_ids: int,
-        sequence: bool,
+        self, kafka: Kafka, verdict: Verdict, sequence: bool, max_ids: int, timeout: float, progress: Progress | None
     ) -> None:
         self.kafka, self.verdict, self.timeout, self.progress = kafka, verdict, timeout, progress
-        self.max_ids, self.sequence = max_ids, sequence
+        self.sequence, self.max_ids = sequence, max_ids
         self.admin = admin_client(kafka)
 
     def due(self, source: str, group: str | None) -> dict[int, int]:
-        """Up to where the source must be in the sink."""
-        ends = ends_of(self.admin, source)
-        if group is None:
+        """Up to which offsets the source must be in the sink."""
+        ends = topic_ends(self.admin, source)
+        if group is None or ends is None:
             return dict(ends.stable) if ends is not None else {}
-        partitions = {source: ends.stable} if ends is not None else {}
-        committed = group_offsets(self.kafka, group, partitions).get(source, {})
+        committed = group_offsets(self.kafka, group, {source: ends.stable}).get(source, {})
         if not committed:
-            self.verdict.findings.append(
-                Finding(
-                    "no_group_offsets",
-                    f"The group {group} has committed nothing for {source}: it is not known what must be in the sink.",
-                    "name the group of the job that writes the sink, or leave it out",
-                    topic=source,
-                    violation=False,
-                )
-            )
+            what = f"The group {group} has committed nothing for {source}: what must be in the sink is unknown."
+            helps = "name the group of the job that writes the sink, or leave it out"
+            self.verdict.findings.append(_unknown("no_group_offsets", what, helps, topic=source))
         return {int(p): offset for p, offset in committed.items()}
 
-    def read(self, topic: str, role: str, id_of: IdOf, start: Offsets | None, end: Offsets | None) -> Ids | None:
+    def read(self, topic: str, role: str, id_of: IdOf) -> Ids | None:
         """The ids of a topic; None when there is no such topic."""
-        ends = ends_of(self.admin, topic)
+        ends = topic_ends(self.admin, topic)
         if ends is None:
             self.verdict.findings.append(missing_topic(topic, role))
             return None
-        stuck = list(check_open(self.kafka, topic, ends, self.timeout))
-        self.verdict.open_transactions += len(stuck)
-        self.verdict.findings.extend(stuck)
-        self.verdict.findings.extend(self._check_kept(topic, role, ends, start))
-        first = {p: max(offset, (start or {}).get(p, 0)) for p, offset in ends.earliest.items()}
-        stop = {p: min(offset, (end or {}).get(p, offset)) for p, offset in ends.stable.items()}
-        ids = Ids(topic, self.sequence)
+        held_back = list(check_open(self.kafka, topic, ends, self.timeout))
+        self.verdict.open_transactions += len(held_back)
+        self.verdict.findings += [*held_back, *self._check_deleted(topic, role, ends.earliest)]
+        ids = Ids(topic, sequence=self.sequence)
 
         def take(messages: Sequence[Any]) -> None:
-            _take(ids, messages, id_of, stop)
-            if len(ids.marks) > self.max_ids:
+            for message in messages:
+                if message.error() is not None:
+                    raise ScanStuck(f"{topic} cannot be read: {message.error().str()}")
+                if message.offset() < ends.stable[message.partition()]:
+                    ids.add(id_of(message), message.partition(), message.offset())
+            if len(ids) > self.max_ids:
                 raise TooManyIds
 
-        read_range(self.kafka, topic, first, stop, take, self.progress)
+        read_range(self.kafka, topic, ends.earliest, ends.stable, take, self.progress)
+        self.verdict.findings += check_without(ids)
         return ids
 
-    def _check_kept(self, topic: str, role: str, ends: Ends, start: Offsets | None) -> Iterator[Finding]:
-        """What retention or compaction may have taken away keeps us from telling; it is not called clean."""
-        for partition, first in ends.earliest.items():
-            if first > (start or {}).get(partition, 0):
-                yield Finding(
-                    f"{role}_truncated",
-                    f"{topic}-{partition} begins at offset {first}: retention has deleted records before it.",
-                    "verify more often than the topic's retention, or name where to begin",
-                    topic=topic, partition=partition, offset=first, violation=False,
-                )  # fmt: skip
-        policy = topic_settings(self.admin, topic).get("cleanup.policy", "delete")
-        if "compact" in policy:
-            yield Finding(
-                f"{role}_compacted",
-                f"{topic} has cleanup.policy={policy}: compaction removes records that were delivered.",
-                "verify a topic that is not compacted",
-                topic=topic, violation=False,
-            )  # fmt: skip
+    def _check_deleted(self, topic: str, role: str, earliest: Mapping[int, int]) -> Iterator[Finding]:
+        """What retention or compaction may have taken away cannot be verified: unknown, never clean."""
+        for partition, first in earliest.items():
+            if first > 0:
+                what = f"{topic}-{partition} begins at offset {first}: retention has deleted records before it."
+                helps = "verify more often than the topic's retention"
+                yield _unknown(f"{role}_truncated", what, helps, topic=topic, partition=partition, offset=first)
+        if compacted := removed_by_compaction(topic, cleanup_policy(topic_settings(self.admin, topic))):
+            yield _unknown(f"{role}_compacted", compacted, "verify a topic that is not compacted", topic=topic)
 
-    def cut_short(self, topic: str) -> bool:
-        """Whether records of the topic are gone."""
+    def is_cut_short(self, topic: str) -> bool:
+        """Whether records of the topic may be gone."""
         return any(f.topic == topic and f.kind.endswith(("_truncated", "_compacted")) for f in self.verdict.findings)
 
-    def whole(self, ids: Ids) -> bool:
-        """Whether every record of the topic is there and has an id."""
-        return not self.cut_short(ids.topic) and not ids.without
+
+def check_without(ids: Ids) -> Iterator[Finding]:
+    """Records without an id cannot be told apart: unknown."""
+    if ids.first_without is not None:
+        partition, offset = ids.first_without
+        what = f"{ids.without} record(s) have no id of that kind, the first at {ids.topic}-{partition} offset {offset}."
+        where = {"topic": ids.topic, "partition": partition, "offset": offset, "records": ids.without}
+        yield _unknown("no_id", what, "check the id's path", **where)
 
 
-def _take(ids: Ids, messages: Sequence[Any], id_of: IdOf, stop: Offsets) -> None:
-    mark = ids.mark
-    marks, partitions, offsets = ids.marks, ids.partitions, ids.offsets
-    for message in messages:
-        if message.error() is not None:
-            raise ScanStuck(f"{ids.topic} cannot be read: {message.error().str()}")
-        partition, offset = message.partition(), message.offset()
-        if offset >= stop[partition]:
-            continue
-        found = id_of(message)
-        kept = None if found is None else mark(found)
-        if kept is None:
-            ids.add(None, (partition, offset))
-            continue
-        marks.append(kept)
-        partitions.append(partition)
-        offsets.append(offset)
+def _unknown(kind: str, what: str, helps: str, **where: Any) -> Finding:
+    """A finding that is no violation, and keeps the verdict from being clean."""
+    return Finding(kind, what, helps, violation=False, **where)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import datetime
 from html import escape
+from io import StringIO
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -16,7 +17,7 @@ STYLES = {"clean": "bold green", "violated": "bold red", "unknown": "bold yellow
 WORDS = {
     "clean": "every record is in the sink exactly once",
     "violated": "records are lost, doubled or not what they should be",
-    "unknown": "it could not be told, see the findings",
+    "unknown": "not verified: see the findings",
 }
 ROWS = (
     ("batches", "range"),
@@ -54,7 +55,7 @@ def _value(verdict: Document, name: str) -> str:
         return _range(verdict)
     value = verdict.get(name)
     if value is None:
-        return "not told"
+        return "unknown"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -79,14 +80,23 @@ def as_text(verdict: Document) -> RenderableType:
         table.add_row(*row)
     parts: list[RenderableType] = [table]
     for finding in verdict["findings"]:
-        mark = "violation" if finding["violation"] else "cannot tell"
-        line = Text.assemble((f"{mark}: {finding['kind']}: ", "bold"), finding["what"])
+        label = "violation" if finding["violation"] else "unknown"
+        line = Text.assemble((f"{label}: {finding['kind']}: ", "bold"), finding["what"])
         if finding["helps"]:
             line.append(f" What helps: {finding['helps']}.", "dim")
         parts.append(line)
     parts += [Text.assemble((f"note: {n['kind']}: ", "bold"), n["what"]) for n in verdict.get("notes") or ()]
     parts.append(Text(f"{state.upper()}: {WORDS[state]}", STYLES[state]))
     return Group(*parts)
+
+
+def as_plain_text(verdict: Document) -> str:
+    """The same without colours, for a log."""
+    from rich.console import Console
+
+    text = StringIO()
+    Console(file=text, width=120, no_color=True).print(as_text(verdict))
+    return text.getvalue()
 
 
 def as_html(verdict: Document, batches: Sequence[Document] = ()) -> str:
@@ -125,7 +135,7 @@ svg {{ width: 100%; height: auto; background: #f6f8fa; border-radius: 6px }} fig
 def _records(batches: Sequence[Document], faulty: Faulty) -> str:
     if not batches:
         return ""
-    words = "Records per batch: grey as the ledger claims, blue as found in the sink, red where a finding points."
+    words = "Records per batch: grey as the ledger has them, blue as found in the sink, red where a finding points."
     return f"<figure>{_bars(batches, faulty)}<figcaption>{words}</figcaption></figure>"
 
 

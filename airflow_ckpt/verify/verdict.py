@@ -9,13 +9,13 @@ CLEAN, VIOLATED, UNKNOWN = "clean", "violated", "unknown"
 EXIT_CODES = {CLEAN: 0, VIOLATED: 1, UNKNOWN: 2}
 
 LEDGER, SINK, RECOMPUTE = "ledger", "sink", "recompute"
-#: Findings that no later verification can do without: the ledger has forgotten the start of the range, or retention has
+#: Findings that every later verification of the range would have too: the ledger has forgotten its start, or retention has
 #: deleted records of it from the sink.
 HISTORY, TRUNCATED = "ledger_history", "sink_truncated"
-#: A user let the stream go on although a batch replayed differently: of its records nobody can tell any more.
+#: A user let the stream go on although a batch replayed differently: its records can never be verified.
 REPLAY_ACCEPTED = "replay_accepted"
-#: A sink that was not written by us: its records are told apart by an id that they carry.
-FOREIGN = "foreign"
+#: A sink that another program writes: its records are told apart by an id that they carry.
+FOREIGN_SINK = "foreign"
 DEPTHS = (LEDGER, SINK, RECOMPUTE)
 
 
@@ -36,7 +36,7 @@ class Finding:
     offset: int | None = None
     #: How many records it concerns, where that is known.
     records: int | None = None
-    #: False: it keeps us from telling, but is not itself a violation.
+    #: False: it keeps the verdict from being clean, but is no violation.
     violation: bool = True
     #: The query whose batch it is.
     query: str | None = None
@@ -44,7 +44,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class BatchSums:
-    """One batch, as the ledger claims it and as it was found in the sink."""
+    """One batch, as the ledger has it and as it was found in the sink."""
 
     batch: int
     time: str
@@ -57,7 +57,7 @@ class BatchSums:
 
 @dataclass
 class Verdict:
-    """The result of one verification. Numbers that could not be told are None, never 0."""
+    """The result of one verification. Numbers that are unknown are None, never 0."""
 
     stream: str
     depth: str
@@ -81,7 +81,7 @@ class Verdict:
     dead_letters: int | None = None
     open_transactions: int = 0
     findings: list[Finding] = field(default_factory=list)
-    #: What a user should know although it takes nothing from the verdict.
+    #: What a user should know although it does not change the verdict.
     notes: list[Finding] = field(default_factory=list)
     batches: list[BatchSums] = field(default_factory=list)
     seconds: float = 0.0
@@ -99,7 +99,7 @@ class Verdict:
 
     @property
     def verdict(self) -> str:
-        """A violation outweighs what could not be told; what could not be told is never clean."""
+        """A violation outweighs what is unknown; what is unknown is never clean."""
         if any(f.violation for f in self.findings):
             return VIOLATED
         return UNKNOWN if self.findings else CLEAN

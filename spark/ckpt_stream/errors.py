@@ -1,4 +1,7 @@
-"""The errors of ckpt_stream. A refusal says what was found, what would be lost or doubled, and what helps."""
+"""The errors of ckpt_stream, all of them. A refusal says what was found, what would be lost or doubled, and what helps.
+
+Run records store an error by the name of its class, so a class keeps its name.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,17 @@ class StreamError(Exception):
     restart_may_help = True
 
 
+class KafkaUnreachable(StreamError):
+    """Kafka gave no answer to a question about topics, offsets or settings, or refused it."""
+
+
 class ConfigError(StreamError):
     """The stream's configuration cannot be used as it is."""
 
     restart_may_help = False
+
+
+# Refusals
 
 
 class Refused(StreamError):
@@ -22,11 +32,11 @@ class Refused(StreamError):
     restart_may_help = False
 
     def __init__(self, found: str, risk: str, helps: str) -> None:
-        super().__init__(f"{found} {risk} What helps: {helps}")
+        super().__init__(found, risk, helps)
         self.found, self.risk, self.helps = found, risk, helps
 
-    def __reduce__(self) -> tuple[type[Refused], tuple[str, str, str]]:
-        return type(self), (self.found, self.risk, self.helps)
+    def __str__(self) -> str:
+        return f"{self.found} {self.risk} What helps: {self.helps}"
 
 
 class LedgerAhead(Refused):
@@ -41,10 +51,6 @@ class LedgerLost(Refused):
     """The ledger does not hold the batch before this one."""
 
 
-class LedgerUndecided(StreamError):
-    """The ledger seems to lack a batch, and a transaction in it that may hold it has not ended yet: look again."""
-
-
 class ForeignLedger(Refused):
     """The ledger belongs to another query: the checkpoint was deleted, or two streams share one sink id."""
 
@@ -54,15 +60,19 @@ class LanesChanged(Refused):
 
 
 class SinkRecreated(Refused):
-    """The sink topic is not the one that the ledger speaks of."""
+    """The sink topic is not the one that the ledger was written for."""
 
 
 class UnsafeLedger(Refused):
-    """The ledger topic may forget what the sink keeps: not compacted, deleted from, or with fewer safe copies."""
+    """The ledger topic may forget what the sink keeps: it is not compacted, retention deletes from it, or it has fewer copies."""
 
 
 class ReplayDiffers(Refused):
     """A batch that is already in the sink came out differently when it was replayed."""
+
+
+class BatchInDoubt(Refused):
+    """A batch is in doubt, and without a ledger only a user can say whether it is in the sink."""
 
 
 class DriverAlive(Refused):
@@ -75,6 +85,9 @@ class DataLost(Refused):
 
 class UnsafeSetting(Refused):
     """A setting breaks the exactly-once guarantee."""
+
+
+# The sink and its ledger
 
 
 class SinkError(StreamError):
@@ -95,12 +108,25 @@ class Fenced(SinkError):
     """Another producer took over this lane."""
 
 
+class LedgerUndecided(StreamError):
+    """The ledger seems to lack a batch, and a transaction in it that may hold it has not ended yet: look again."""
+
+
+class LedgerFormatError(StreamError):
+    """A record in a ledger topic was written by another program, or by a newer version of this one."""
+
+    restart_may_help = False
+
+
+# A batch and a run
+
+
 class InputIncomplete(StreamError):
     """Spark ended a lane's input before all of its rows had come; nothing of the lane was committed."""
 
 
 class EndOfInputUnknown(StreamError):
-    """Nothing tells whether all rows of a lane have come; nothing of the lane was committed."""
+    """It is unknown whether all rows of a lane have come; nothing of the lane was committed."""
 
     restart_may_help = False
 
@@ -109,5 +135,111 @@ class BatchTimeout(StreamError):
     """A batch took longer than the stream allows."""
 
 
+class StopBeforeBatch(StreamError):
+    """A stop was requested: the batch that Spark has planned is left to the next run."""
+
+
 class PoisonRecord(StreamError):
     """A record made the application fail."""
+
+
+# The checkpoint, and the files beside it
+
+
+class CheckpointLogError(StreamError):
+    """A file of the checkpoint is missing, damaged, or was written by another program."""
+
+    restart_may_help = False
+
+    def __init__(self, kind: str, file: str, found: str, helps: str) -> None:
+        super().__init__(kind, file, found, helps)
+        #: What is wrong, as one word that stays the same from version to version: `torn`, `missing_commits`, ...
+        self.kind = kind
+        self.file, self.found, self.helps = file, found, helps
+
+    def __str__(self) -> str:
+        return f"{self.found} What helps: {self.helps}."
+
+
+class RunRecordError(StreamError):
+    """A file beside the checkpoint cannot be read."""
+
+    restart_may_help = False
+
+    def __init__(self, *args: object, kind: str = "") -> None:
+        super().__init__(*args)
+        #: What is wrong, as a name that stays the same from version to version; empty where the class says enough.
+        self.kind = kind
+
+
+class Torn(RunRecordError):
+    """A file beside the checkpoint is empty or cut off: it may be in the middle of a write."""
+
+
+class Damaged(RunRecordError):
+    """A file beside the checkpoint is there and cannot be understood."""
+
+    def __init__(self, file: str, problem: str, cost: str) -> None:
+        super().__init__(file, problem, cost)
+        self.file, self.problem, self.cost = file, problem, cost
+
+    def __str__(self) -> str:
+        return (
+            f"The checkpoint's {self.file} cannot be read. {self.problem} If no other version of airflow-ckpt wrote it, move it "
+            f"away; then {self.cost}."
+        )
+
+
+class Unreadable(RunRecordError):
+    """A file beside the checkpoint is there and could not be read for some seconds: the stream's state is unknown."""
+
+    restart_may_help = True
+
+    def __init__(self, file: str, problem: str, seconds: float) -> None:
+        super().__init__(file, problem, seconds)
+        self.file, self.problem, self.seconds = file, problem, seconds
+
+    def __str__(self) -> str:
+        return (
+            f"{self.file} could not be read for {self.seconds:g} s, so the state of the stream is unknown. {self.problem} Look "
+            "again. If it stays so and no driver of the stream is alive, a driver died while it wrote the file: delete it."
+        )
+
+
+class NotAdded(RunRecordError):
+    """The storage refuses a new entry of the restart history, and shows none that is in its place."""
+
+    restart_may_help = True
+
+    def __init__(self, storage: str, file: str, seconds: float) -> None:
+        super().__init__(storage, file, seconds)
+        self.storage, self.file, self.seconds = storage, file, seconds
+
+    def __str__(self) -> str:
+        return (
+            f"{self.storage} refused to create {self.file} for {self.seconds:g} s, as if it were there, and lists no such file. "
+            "The entry may be there, and no driver was started for it. Look whether the storage's listings are up to date (a "
+            "cache or a gateway before it may keep old ones) and whether the file can be created there, then do it again."
+        )
+
+
+# Verification
+
+
+class FactsFormatError(StreamError):
+    """A file is not the result of a scan, or of another version."""
+
+    restart_may_help = False
+
+
+class CannotTell(StreamError):
+    """Something keeps the comparison from being made; that is no violation, and never clean either."""
+
+    restart_may_help = False
+
+    def __init__(self, kind: str, what: str, helps: str) -> None:
+        super().__init__(kind, what, helps)
+        self.kind, self.what, self.helps = kind, what, helps
+
+    def __str__(self) -> str:
+        return f"{self.what} What helps: {self.helps}."

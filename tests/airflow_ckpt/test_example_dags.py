@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,11 +15,13 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from jinja2.sandbox import SandboxedEnvironment
 
+from airflow_ckpt.examples import fill_topic
 from airflow_ckpt.hooks.stream import StreamHook
-from airflow_ckpt.kafka import fill
+from airflow_ckpt.streams.observation import Observation
 from airflow_ckpt.streams.preflight import PreflightFinding
 from airflow_ckpt.streams.status import StreamStatus
-from tests.airflow_ckpt.streams.samples import a_status, a_stream
+from airflow_ckpt.supervision.observing import LookBeforeStart
+from tests.airflow_ckpt.supervision.samples import a_status, a_stream
 
 pytestmark = pytest.mark.unit
 
@@ -90,8 +92,8 @@ class Producer(list[str]):
 @pytest.mark.parametrize(
     ("name", "task", "params", "sent"),
     [
-        ("word_count_restore", "say_words", {"words": "a b ERROR c"}, ["a", "b", "ERROR", "c"]),
-        ("crash_drill", "light_the_fire", {"point": "mid_produce", "lanes": 1, "records": 4}, ["0", "1", "2", "3"]),
+        ("word_count_restore", "send_words", {"words": "a b ERROR c"}, ["a", "b", "ERROR", "c"]),
+        ("crash_drill", "create_input", {"point": "mid_produce", "lanes": 1, "records": 4}, ["0", "1", "2", "3"]),
     ],
 )
 @pytest.mark.parametrize("there", [0, 3, 4])
@@ -102,7 +104,7 @@ def test_a_second_try_sends_only_what_the_first_has_not(
     admin = SimpleNamespace(create_topic=lambda topics: None, get_conn=None)
     monkeypatch.setattr(module, "KafkaAdminClientHook", lambda conn_id: admin)
     monkeypatch.setattr(module, "KafkaProducerHook", lambda conn_id: SimpleNamespace(get_producer=lambda: producer))
-    monkeypatch.setattr(fill, "records_in", lambda admin, topic: there)
+    monkeypatch.setattr(fill_topic, "records_in", lambda admin, topic: there)
     module.dag.get_task(task).python_callable("source", "sink", params=params)
     assert producer == sent[there:]
 
@@ -188,14 +190,14 @@ def test_the_second_verification_covers_what_the_first_one_did(verdict: dict[str
 
 
 @pytest.mark.usefixtures("alerts")
-def test_what_somebody_stopped_is_not_started_by_the_way() -> None:
+def test_a_stream_that_a_user_stopped_is_not_started() -> None:
     assert load("ip_count_exactly_once").dag.get_task("catch_up").start is False
 
 
 @pytest.mark.usefixtures("alerts")
 def test_a_batch_number_is_one_streams() -> None:
     look = load("stream_watchdog").dag.get_task("ip_count.status").python_callable
-    with pytest.raises(AirflowFailException, match="choose the stream"):
+    with pytest.raises(AirflowFailException, match=r"choose\b.*\bstream"):
         look(params={"stream": "all", "max_lag_minutes": 1, "since": "7"}, ti=None)
 
 
@@ -216,9 +218,9 @@ def test_a_drill_that_is_cleaned_up_a_second_time_finds_what_is_left(
 
 @pytest.mark.usefixtures("alerts")
 def test_a_crash_point_between_lanes_is_refused_where_there_is_one_lane() -> None:
-    light = load("crash_drill").dag.get_task("light_the_fire").python_callable
-    with pytest.raises(AirflowFailException, match="two or more"):
-        light("source", "sink", params={"point": "between_lanes", "lanes": 1, "records": 30})
+    create_input = load("crash_drill").dag.get_task("create_input").python_callable
+    with pytest.raises(AirflowFailException, match="between_lanes"):
+        create_input("source", "sink", params={"point": "between_lanes", "lanes": 1, "records": 30})
 
 
 @pytest.mark.usefixtures("alerts")
@@ -244,11 +246,11 @@ class Watched:
     def __init__(self, status: StreamStatus, *risks: PreflightFinding) -> None:
         self.found, self.findings = status, list(risks)
 
-    def status(self, *, lag_seconds: bool = False) -> StreamStatus:
+    def look_before_start(self, *, lag_seconds: bool = False) -> LookBeforeStart:
         assert lag_seconds
-        return self.found
+        return LookBeforeStart(Observation(datetime.now(UTC)), self.found)
 
-    def risks(self, status: StreamStatus) -> list[PreflightFinding]:
+    def risks(self, look: LookBeforeStart) -> list[PreflightFinding]:
         return self.findings
 
 
@@ -264,7 +266,7 @@ SOON = PreflightFinding("data_soon_lost", "retention passes soon.", "It is lost.
         (Watched(a_status("FAILED"), SOON), {}, True, ["data_soon_lost"]),
         (Watched(a_status("RUNNING", lag_seconds=61.0), SOON), {}, True, ["data_soon_lost", "too far behind"]),
         (Watched(a_status("NEW"), SOON), {}, False, []),
-        # Somebody has stopped it: its lag is meant.
+        # It was stopped on purpose, so that its lag is expected.
         (Watched(a_status("STOPPED", lag_seconds=61.0)), {}, True, []),
         (Watched(a_status("LOST", lag_seconds=61.0)), {}, True, ["too far behind"]),
         (Watched(a_status("RUNNING", lag_seconds=61.0), SOON), {"stream": "word_count"}, False, []),

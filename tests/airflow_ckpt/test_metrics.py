@@ -8,7 +8,7 @@ import pytest
 from airflow.providers.common.compat import sdk
 
 from airflow_ckpt.metrics import count, report
-from tests.airflow_ckpt.streams.samples import a_status
+from tests.airflow_ckpt.supervision.samples import a_status
 
 pytestmark = pytest.mark.unit
 

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from airflow_ckpt.demo.access_log import AccessLog
-from airflow_ckpt.local.airflow import AirflowStandalone
-from airflow_ckpt.local.kafka import KafkaCluster
-from airflow_ckpt.local.processes import free_port
+from airflow_ckpt.local.processes.ports import free_port
 from tests.browser.ui import AirflowUi, TriggerForm, open_browser
 from tests.fixtures.kafka import ExternalKafka
+from tests.support.breakable_airflow import BreakableAirflow
+from tests.support.breakable_kafka import BreakableKafka
+from tests.support.dag_runs import task_log
+from tests.support.running import running
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -27,21 +29,17 @@ RUN_SECONDS = 600
 
 @pytest.fixture(scope="module")
 def airflow(
-    kafka: KafkaCluster | ExternalKafka, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[AirflowStandalone]:
+    kafka: BreakableKafka | ExternalKafka, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BreakableAirflow]:
     """A running Airflow with the example DAGs. Its stop also ends the drivers that tasks have started."""
     home = tmp_path_factory.mktemp("airflow") / "home"
-    standalone = AirflowStandalone(home, dags=DAGS, port=free_port(), kafka_config=kafka.client_config())
-    standalone.start()
-    try:
+    with running(BreakableAirflow(home, dags=DAGS, port=free_port(), kafka_config=kafka.client_config())) as standalone:
         standalone.api.wait_for_dag(DAG, deadline_s=120)
         yield standalone
-    finally:
-        standalone.stop()
 
 
 @pytest.fixture
-def ui(airflow: AirflowStandalone) -> Iterator[AirflowUi]:
+def ui(airflow: BreakableAirflow) -> Iterator[AirflowUi]:
     """A browser whose user has logged in."""
     with open_browser(airflow.url) as browser:
         browser.log_in(airflow.username, airflow.password)
@@ -58,7 +56,7 @@ def test_without_a_browser_the_failure_says_what_to_install(monkeypatch: pytest.
         pass
 
 
-def test_the_form_explains_every_field_and_can_be_sent_as_it_comes(airflow: AirflowStandalone, ui: AirflowUi) -> None:
+def test_the_form_explains_every_field_and_can_be_sent_as_it_comes(airflow: BreakableAirflow, ui: AirflowUi) -> None:
     form = ui.open_trigger_form(DAG)
 
     for section, fields in declared(airflow).items():
@@ -70,7 +68,7 @@ def test_the_form_explains_every_field_and_can_be_sent_as_it_comes(airflow: Airf
 
 
 def test_a_stream_is_started_through_the_form_and_seen_to_be_exactly_once(
-    airflow: AirflowStandalone, ui: AirflowUi, kafka: KafkaCluster | ExternalKafka, topics: Callable[..., str]
+    airflow: BreakableAirflow, ui: AirflowUi, kafka: BreakableKafka | ExternalKafka, topics: Callable[..., str]
 ) -> None:
     name = run = f"browser-{uuid.uuid4().hex[:8]}"
     source, sink = topics("source", partitions=2), topics("sink", partitions=2)
@@ -102,7 +100,7 @@ def test_a_stream_is_started_through_the_form_and_seen_to_be_exactly_once(
     assert ui.wait_for_state("success", "skipped") == "success"
 
 
-def declared(airflow: AirflowStandalone) -> dict[str, dict[str, str | None]]:
+def declared(airflow: BreakableAirflow) -> dict[str, dict[str, str | None]]:
     """By section of the form: the title and the description of each param, as the DAG has them."""
     params: dict[str, Any] = airflow.api("GET", f"/dags/{DAG}/details")["params"]
     found: dict[str, dict[str, str | None]] = {}
@@ -121,14 +119,14 @@ def fill_in(form: TriggerForm, wanted: dict[str, Any]) -> None:
     form.switch_on("stop_afterwards")
 
 
-def started(airflow: AirflowStandalone, run: str) -> dict[str, Any]:
+def started(airflow: BreakableAirflow, run: str) -> dict[str, Any]:
     """What a run was given, once it is there and may begin: the form also unpauses the DAG."""
     runs = {found["dag_run_id"]: found["conf"] for found in airflow.api("GET", f"/dags/{DAG}/dagRuns")["dag_runs"]}
     return {} if airflow.api("GET", f"/dags/{DAG}")["is_paused"] else runs.get(run, {})
 
 
-def failures(airflow: AirflowStandalone, run: str) -> str:
+def failures(airflow: BreakableAirflow, run: str) -> str:
     """The states of the run's tasks, and the end of the log of each that failed."""
     states = airflow.api.task_states(DAG, run)
     failed = [task for task, state in states.items() if state == "failed"]
-    return "\n".join([str(states), *(airflow.api.task_log(DAG, run, task)[-3000:] for task in failed)])
+    return "\n".join([str(states), *(task_log(airflow.api, DAG, run, task)[-3000:] for task in failed)])

@@ -27,6 +27,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
+from ckpt_stream.protocol.deadline import Deadline
+
 T = TypeVar("T")
 
 SIZE = (1400, 900)
@@ -42,7 +44,7 @@ OPTIONS = (
     "--headless=new",
     "--lang=en-US",
     "--no-first-run",
-    # The server is on this machine, and nobody else is to be called.
+    # The server is on this machine; no other one is to be called.
     "--no-proxy-server",
     "--disable-background-networking",
     # In a container /dev/shm is often too small for a browser.
@@ -95,14 +97,14 @@ class Page:
     def wait_for(self, fact: Callable[[], T], what: str, seconds: float = PAGE_SECONDS) -> T:
         """The first true value of `fact`; else an assertion that tells what the page shows instead."""
 
-        deadline = time.monotonic() + seconds
+        deadline = Deadline.after(seconds)
         while True:
             with suppress(*REDRAWN):
                 if value := fact():
                     return value
-            if time.monotonic() > deadline:
+            if deadline.passed:
                 shown = f"{self.chrome.current_url} shows:\n{self.text()}"
-                raise AssertionError(f"waited {seconds:.0f} s in vain for {what}; {shown}")
+                raise AssertionError(f"timed out after {seconds:.0f} s of waiting for {what}; {shown}")
             time.sleep(POLL_SECONDS)
 
     def point_nowhere(self) -> None:
@@ -198,13 +200,13 @@ class AirflowUi(Page):
 
     def wait_for_state(self, *states: str, seconds: float = PAGE_SECONDS) -> str:
         """Watch the open page, which renews itself, until it shows one of the states; load it again now and then."""
-        loaded = time.monotonic()
+        patience = Deadline.after(PATIENCE_SECONDS)
 
         def shown() -> str:
-            nonlocal loaded
-            if time.monotonic() - loaded > PATIENCE_SECONDS:
+            nonlocal patience
+            if patience.passed:
                 self.chrome.refresh()
-                loaded = time.monotonic()
+                patience = Deadline.after(PATIENCE_SECONDS)
             state = self.state()
             return state if state in states else ""
 

@@ -1,4 +1,4 @@
-"""A checkpoint whose stream goes on between any two calls of whoever reads it."""
+"""A checkpoint whose stream moves on between any two calls of its reader."""
 
 from __future__ import annotations
 

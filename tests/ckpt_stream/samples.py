@@ -1,11 +1,12 @@
-"""Ledger records and intents with everything filled in, so that a test names only what it is about."""
+"""Ledger records, batches and checkpoints with everything filled in, so that a test names only what it is about."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ckpt_stream.decision import CheckpointEnd, Intent
-from ckpt_stream.ledger import LedgerRecord
+from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd
+from ckpt_stream.protocol.ledger.batch_to_write import BatchToWrite, SinkIdentity
+from ckpt_stream.protocol.ledger.ledger_record import LedgerRecord
 
 QUERY = "query-1"
 
@@ -32,18 +33,15 @@ def held(batch: int, lane: int = 0, lanes: int = 1, **changes: Any) -> LedgerRec
     return LedgerRecord(**{**values, **changes})
 
 
-def about_to_write(batch: int, lanes: int = 1, **changes: Any) -> Intent:
+def sink_of(lanes: int = 1, **changes: Any) -> SinkIdentity:
+    values: dict[str, Any] = {"sink_id": "orders", "lanes": lanes, "topic": "orders-out", "topic_id": "topic-1"}
+    return SinkIdentity(**{**values, **changes})
+
+
+def about_to_write(batch: int, lanes: int = 1, *, sink: SinkIdentity | None = None, **changes: Any) -> BatchToWrite:
     """What the stream is about to write."""
-    values: dict[str, Any] = {
-        "sink_id": "orders",
-        "query_id": QUERY,
-        "lanes": lanes,
-        "batch": batch,
-        "digest": f"input-{batch}",
-        "topic": "orders-out",
-        "topic_id": "topic-1",
-    }
-    return Intent(**{**values, **changes})
+    values: dict[str, Any] = {"query_id": QUERY, "batch": batch, "digest": f"input-{batch}"}
+    return BatchToWrite(sink or sink_of(lanes), **{**values, **changes})
 
 
 def checkpoint_at(newest: int | None, committed: int | None, query: str | None = QUERY) -> CheckpointEnd:

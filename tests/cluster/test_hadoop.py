@@ -9,8 +9,9 @@ from typing import Any
 import fsspec
 import pytest
 
-from tests.hadoop import HdfsUnderTest, YarnUnderTest
-from tests.leftovers import processes_of
+from tests.support.hdfs import HdfsUnderTest
+from tests.support.leftovers import processes_of
+from tests.support.yarn import YarnUnderTest
 
 # The first run downloads Hadoop, which takes minutes.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]

@@ -1,4 +1,4 @@
-"""A stream whose checkpoint is on a real HDFS: `hdfs://` for Spark, WebHDFS for whoever looks at it from outside."""
+"""A stream whose checkpoint is on a real HDFS: `hdfs://` for Spark, WebHDFS for Airflow."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from airflow_ckpt.checkpoint.files import FsspecFiles
+from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 from airflow_ckpt.cli import app
-from ckpt_stream import crash
-from ckpt_stream.files import CheckpointFiles
-from ckpt_stream.ledger import digest
-from ckpt_stream.run_record import RUNS, RunRecord
-from tests.hadoop import HdfsUnderTest
-from tests.streams import StreamUnderTest, copy
+from ckpt_stream.protocol import crash_points
+from ckpt_stream.protocol.checkpoint.checkpoint_log import input_digest
+from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, Resume
+from ckpt_stream.protocol.run_files.record_files import RUNS
+from ckpt_stream.protocol.run_files.run_record import RunRecord
+from ckpt_stream.spark.hadoop_files import CheckpointFiles
+from tests.support.hdfs import HdfsUnderTest
+from tests.support.streams import StreamUnderTest, copy
 
 # The first run downloads Hadoop, which takes minutes.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -58,14 +60,14 @@ def test_a_driver_killed_with_its_checkpoint_on_hdfs_resumes_and_every_record_is
     under_test = on_hdfs("copy_topic", partitions=2, lanes=2, max_offsets_per_batch=PER_BATCH)
     expected = feed(under_test, 0)
 
-    crashed = under_test.crash_at(crash.MID_PRODUCE, batch=1, lane=1)
+    crashed = under_test.crash_at(crash_points.MID_PRODUCE, batch=1, lane=1)
     assert crashed.hit is not None, crashed.log[-3000:]
     assert not under_test.checkpoint.exists()
     assert (under_test.last_batch("offsets"), under_test.last_batch("commits")) == (1, 0)
     assert under_test.hidden() > 0, "no record of an aborted transaction is in the sink"
 
     expected += feed(under_test, len(expected))
-    crashed = under_test.crash_at(crash.AFTER_COMMIT, batch=2, lane=0, master="local[1]")
+    crashed = under_test.crash_at(crash_points.AFTER_COMMIT, batch=2, lane=0, master="local[1]")
     assert crashed.hit is not None, crashed.log[-3000:]
     assert (under_test.last_batch("offsets"), under_test.last_batch("commits")) == (2, 1)
     assert {r.lane for r in under_test.ledger() if r.batch == 2} == {0}
@@ -79,12 +81,12 @@ def test_a_driver_killed_with_its_checkpoint_on_hdfs_resumes_and_every_record_is
     assert under_test.values() == expected
     runs = under_test.runs()
     assert [r.state for r in runs] == ["RUNNING", "RUNNING", "FINISHED", "FINISHED"]
-    assert runs[0].reconciliation == "fresh start"
+    assert runs[0].reconciliation == Reconciliation(Resume.FRESH).line
     # Lane 0 of batch 1 was a neighbour of the one that died: it may have been done or not.
     assert runs[1].reconciliation.startswith("batch 1 in doubt: ")
     assert [r.reconciliation for r in runs[2:]] == [
-        "batch 2 in doubt: lanes 1 to finish",
-        "clean resume after batch 3",
+        Reconciliation(Resume.IN_DOUBT_BEGUN, 2, (1,)).line,
+        Reconciliation(Resume.CLEAN, 3).line,
     ]
     replayed = next(b for b in runs[2].batches if b["batch"] == 2)
     assert [lane["lane"] for lane in replayed["lanes"] if lane["skipped"]] == [0]
@@ -111,13 +113,13 @@ def ledger_and_checkpoint_agree(stream: StreamUnderTest) -> None:
     ledger = stream.ledger()
     assert sorted((r.batch, r.lane) for r in ledger) == [(b, lane) for b in range((newest or 0) + 1) for lane in (0, 1)]
     for record in ledger:
-        assert record.digest == digest(stream.files.read(f"offsets/{record.batch}") or "")
+        assert record.digest == input_digest(stream.files.read(f"offsets/{record.batch}") or "")
 
 
 def test_the_same_crash_with_sparks_own_sink_shows_duplicates(on_hdfs: Make) -> None:
     under_test = on_hdfs("copy_topic", guarantee="at_least_once")
     expected = feed(under_test, 0)
-    crashed = under_test.crash_at(crash.AFTER_LAST_LANE)
+    crashed = under_test.crash_at(crash_points.AFTER_LAST_LANE)
     assert crashed.hit is not None, crashed.log[-3000:]
     assert under_test.run().code == 0
     assert under_test.values() == sorted(expected * 2)

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from airflow_ckpt.hooks.stream import StreamHook
-from airflow_ckpt.streams.control import StreamControl
 from airflow_ckpt.streams.stream import Stream
-from tests.hadoop import HdfsUnderTest, YarnUnderTest
-from tests.kafka_io import produce, read_all
-from tests.waiting import wait_for
+from airflow_ckpt.supervision.control import StreamControl
+from tests.support.hdfs import HdfsUnderTest
+from tests.support.kafka_io import produce, read_all
+from tests.support.waiting import wait_for
+from tests.support.yarn import YarnUnderTest
 
 # The first run downloads Hadoop, which takes minutes.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -37,7 +38,7 @@ def on_yarn(
     """A stream in cluster mode. Airflow's connections are given as environment variables, as in any deployment."""
     import pyspark
 
-    from airflow_ckpt.local.jars import spark_kafka_jars
+    from airflow_ckpt.local.jars.stack_jars import spark_kafka_jars
 
     name = f"yarn-{uuid.uuid4().hex[:8]}"
     home = Path(str(pyspark.__file__)).parent
@@ -111,12 +112,13 @@ def test_a_stream_on_yarn_is_submitted_found_again_killed_and_resumed(
     assert state(on_yarn) in ("RUNNING", "IDLE")
     assert len(yarn.get("apps")["apps"]["app"]) >= 1
 
-    # Killed by somebody else: LOST, never success; a resume goes on at the checkpoint.
+    # Killed from outside: LOST, never success; a resume goes on at the checkpoint.
     attach(on_yarn).runner.kill(attach(on_yarn).runner.find(str(found.token)))  # type: ignore[arg-type]
     lost = wait_for(lambda: (s := attach(on_yarn).status()).state == "LOST" and s, "LOST", seconds=60)
     assert "KILLED" in lost.reason
     produce(kafka.client_config(), on_yarn.source[0], [("k", "c")])
-    attach(on_yarn).resume(lost)
+    control = attach(on_yarn)
+    control.resume(control.look_before_start())
     wait_for(lambda: values(kafka, on_yarn) == ["a", "b", "c"], "the new record", seconds=START_SECONDS)
 
     # Killed by us, from a control that has not started it: stopped on request.

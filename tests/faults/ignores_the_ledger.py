@@ -8,8 +8,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from ckpt_stream.config import find_document, from_json
-from ckpt_stream.driver import Driver, session
+from ckpt_stream.driver.driver import Driver
+from ckpt_stream.protocol.settings.application_input import find_document
+from ckpt_stream.protocol.settings.config import from_json
+from ckpt_stream.spark.session import stream_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,7 +23,7 @@ def transform(events: DataFrame) -> DataFrame:
 
 if __name__ == "__main__":
     config = from_json(find_document(sys.argv))
-    spark = session(config)
+    spark = stream_session(config)
     code, last_line = Driver(spark, config, transform, ignore_ledger=True).run()
     spark.stop()
     print(last_line, file=sys.stderr)

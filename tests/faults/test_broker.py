@@ -8,18 +8,18 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from airflow_ckpt.local.kafka import KafkaCluster
-from airflow_ckpt.local.processes import wait_until
-from ckpt_stream.ledger import ledger_topic
-from ckpt_stream.topics import Topics
+from ckpt_stream.kafka.ledger_creation import ensure_ledger
+from ckpt_stream.kafka.topics import Topics
+from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
 from tests.faults.coordinator import coordinating_partition, find_coordinator
-from tests.kafka_io import create_topic, produce, read_all
-from tests.waiting import wait_for
+from tests.support.breakable_kafka import BreakableKafka
+from tests.support.kafka_io import create_topic, produce, read_all
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.faults
 
 
-def values(cluster: KafkaCluster, topic: str, isolation: str = "read_committed") -> list[bytes | None]:
+def values(cluster: BreakableKafka, topic: str, isolation: str = "read_committed") -> list[bytes | None]:
     return [record.value for record in read_all(cluster.client_config(), topic, isolation)]
 
 
@@ -61,9 +61,9 @@ def test_of_three_copies_of_a_ledger_two_must_have_what_is_acknowledged(kafka_th
     name = create_topic(kafka_three.client_config(), "sink", min_insync_replicas=1)
     sink = wait_for(lambda: topics.find(name), "every broker to know the sink")
 
-    (ledger,) = topics.durability(topics.ensure_ledger(ledger_topic(sink.name), 2, sink))
+    (ledger,) = topics.durability(ensure_ledger(topics, ledger_topic(sink.name), 2, sink))
 
-    assert (ledger.fewest, ledger.in_sync) == (3, 2)
+    assert (ledger.fewest_replicas, ledger.in_sync) == (3, 2)
     topics.close()
 
 
@@ -74,21 +74,21 @@ def whole_again(kafka_three):
     kafka_three.start()
 
 
-def transaction_log_leader(cluster: KafkaCluster, transactional_id: str) -> int:
+def transaction_log_leader(cluster: BreakableKafka, transactional_id: str) -> int:
     """The broker that leads the partition of the transaction log in which this id is kept."""
     log = AdminClient(cluster.client_config()).list_topics("__transaction_state", timeout=10)
     partitions = log.topics["__transaction_state"].partitions
     return int(partitions[coordinating_partition(transactional_id, len(partitions))].leader)
 
 
-def coordinator_but_not(cluster: KafkaCluster, transactional_id: str, former: int | None = None) -> int:
+def coordinator_but_not(cluster: BreakableKafka, transactional_id: str, former: int | None = None) -> int:
     """What the brokers themselves answer, as soon as it is another one than the former."""
 
     def answer() -> int | None:
         said = (find_coordinator(address, transactional_id) for address in cluster.bootstrap.split(","))
         return next((node for node in said if node not in (None, former)), None)
 
-    return wait_until(answer, deadline_s=60, what=f"a coordinator of {transactional_id} other than {former}")
+    return wait_for(answer, f"a coordinator of {transactional_id} other than {former}", 60)
 
 
 @pytest.mark.parametrize(

@@ -9,20 +9,27 @@ from typing import Any
 import psutil
 import pytest
 
+from airflow_ckpt.verify.subject import Subject
 from airflow_ckpt.verify.verdict import CLEAN, VIOLATED
-from airflow_ckpt.verify.verification import Subject, verify
-from ckpt_stream import crash
-from tests.streams import Crashed, StreamUnderTest
-from tests.waiting import wait_for
+from airflow_ckpt.verify.verification import verify
+from ckpt_stream.protocol import crash_points
+from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, Resume
+from tests.support.streams import Crashed, StreamUnderTest
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.faults
 
 RECORDS = 600
 BATCHES = 2
 #: At these points the batch's records are in Kafka, but in a transaction that will never be committed.
-ABORTED = (crash.MID_PRODUCE, crash.AFTER_FLUSH)
+ABORTED = (crash_points.MID_PRODUCE, crash_points.AFTER_FLUSH)
 #: At these, at least one lane of the batch is in the sink, and the replay must skip it.
-SKIPPED = (crash.COMMIT_SENT, crash.AFTER_COMMIT, crash.BETWEEN_LANES, crash.AFTER_LAST_LANE)
+SKIPPED = (
+    crash_points.COMMIT_SENT,
+    crash_points.AFTER_COMMIT,
+    crash_points.BETWEEN_LANES,
+    crash_points.AFTER_LAST_LANE,
+)
 
 
 def feed(stream: StreamUnderTest, first: int) -> list[str]:
@@ -34,7 +41,7 @@ def feed(stream: StreamUnderTest, first: int) -> list[str]:
 EVERYWHERE = pytest.mark.slow
 #: An application whose driver does not ask the ledger.
 IGNORES_THE_LEDGER = str(Path(__file__).with_name("ignores_the_ledger"))
-QUICK = (crash.COMMIT_SENT, crash.BETWEEN_LANES)
+QUICK = (crash_points.COMMIT_SENT, crash_points.BETWEEN_LANES)
 
 
 @pytest.mark.timeout(900)
@@ -42,9 +49,12 @@ QUICK = (crash.COMMIT_SENT, crash.BETWEEN_LANES)
     ("lanes", "points"),
     [
         pytest.param(
-            1, tuple(p for p in crash.POINTS if p != crash.BETWEEN_LANES), marks=EVERYWHERE, id="1 lane, every point"
+            1,
+            tuple(p for p in crash_points.POINTS if p != crash_points.BETWEEN_LANES),
+            marks=EVERYWHERE,
+            id="1 lane, every point",
         ),
-        pytest.param(3, crash.POINTS, marks=EVERYWHERE, id="3 lanes, every point"),
+        pytest.param(3, crash_points.POINTS, marks=EVERYWHERE, id="3 lanes, every point"),
         pytest.param(3, QUICK, id="3 lanes, the points around the commit"),
     ],
 )
@@ -58,7 +68,7 @@ def test_a_crash_anywhere_leaves_every_record_once(
         expected += feed(under_test, len(expected))
         hidden_before = under_test.hidden()
         # One core, one lane after the other: the crash in lane 1 finds lane 0 done and lane 2 not begun.
-        lane = 1 if lanes > 1 and point not in crash.DRIVER_POINTS else None
+        lane = 1 if lanes > 1 and point not in crash_points.DRIVER_POINTS else None
         # The batch after the one that the former crash left in doubt.
         batch = (under_test.last_batch("offsets") or 0) + 1
         crashed = under_test.crash_at(point, batch=batch, lane=lane, master="local[1]")
@@ -66,7 +76,7 @@ def test_a_crash_anywhere_leaves_every_record_once(
         assert crashed.code != 0
         assert f"this driver kills itself at {point}" in crashed.log
         crash_left_its_mark(under_test, point, crashed, lanes, hidden_before)
-        # What the crash left half done is work in flight, and nobody is accused of it.
+        # What the crash left half done is work in flight, and no finding of the verification.
         assert verdict_on(under_test) != VIOLATED, point
     ended = under_test.run(master="local[2]")
     assert ended.code == 0, ended.log[-3000:]
@@ -88,17 +98,17 @@ def crash_left_its_mark(stream: StreamUnderTest, point: str, crashed: Crashed, l
     batch = crashed.hit["batch"]
     assert stream.last_batch("offsets") == batch
     committed = stream.last_batch("commits")
-    assert committed == (batch if point == crash.AFTER_COMMIT_LOG else batch - 1 if batch else None)
+    assert committed == (batch if point == crash_points.AFTER_COMMIT_LOG else batch - 1 if batch else None)
     in_ledger = {r.lane for r in stream.ledger() if r.batch == batch}
     if point in ABORTED:
         assert stream.hidden() > hidden_before, "no record of an aborted transaction is in the sink"
     expected: dict[str, set[int]] = {
-        crash.COMMIT_SENT: {0, 1} if lanes > 1 else {0},
-        crash.AFTER_COMMIT: {0, 1} if lanes > 1 else {0},
-        crash.BETWEEN_LANES: {0},
-        crash.AFTER_LAST_LANE: set(range(lanes)),
-        crash.AFTER_COMMIT_LOG: set(range(lanes)),
-        crash.OFFSETS_LOGGED: set(),
+        crash_points.COMMIT_SENT: {0, 1} if lanes > 1 else {0},
+        crash_points.AFTER_COMMIT: {0, 1} if lanes > 1 else {0},
+        crash_points.BETWEEN_LANES: {0},
+        crash_points.AFTER_LAST_LANE: set(range(lanes)),
+        crash_points.AFTER_COMMIT_LOG: set(range(lanes)),
+        crash_points.OFFSETS_LOGGED: set(),
     }
     assert in_ledger == expected.get(point, {0} if lanes > 1 else set())
 
@@ -109,21 +119,21 @@ def test_a_worker_that_outlives_its_driver_may_still_commit_and_the_batch_is_not
 ) -> None:
     under_test = stream("copy_topic", partitions=2)
     expected = feed(under_test, 0)
-    crashed = under_test.crash_at(crash.AFTER_FLUSH, kill="driver")
+    crashed = under_test.crash_at(crash_points.AFTER_FLUSH, kill="driver")
     assert crashed.hit is not None, crashed.log[-3000:]
     wait_for(lambda: [r for r in under_test.ledger() if r.batch == 0], "the orphaned worker to commit")
     assert under_test.last_batch("commits") is None
     ended = under_test.run()
     assert ended.code == 0, ended.log[-3000:]
     assert under_test.values() == expected
-    assert under_test.runs()[-1].reconciliation == "batch 0 in doubt: every lane is in the sink already"
+    assert under_test.runs()[-1].reconciliation == Reconciliation(Resume.IN_DOUBT_BEGUN, 0).line
 
 
 @pytest.mark.slow
 def test_a_zombie_that_wakes_after_the_resume_is_fenced(stream: Callable[..., StreamUnderTest]) -> None:
     under_test = stream("copy_topic", partitions=2)
     expected = feed(under_test, 0)
-    crashed = under_test.crash_at(crash.AFTER_FLUSH, kill="zombie")
+    crashed = under_test.crash_at(crash_points.AFTER_FLUSH, kill="zombie")
     assert crashed.hit is not None, crashed.log[-3000:]
     zombie = psutil.Process(crashed.hit["pid"])
     assert under_test.hidden() == RECORDS, "the zombie's open transaction must hold the batch"
@@ -131,7 +141,7 @@ def test_a_zombie_that_wakes_after_the_resume_is_fenced(stream: Callable[..., St
     assert ended.code == 0, ended.log[-3000:]
     assert under_test.values() == expected
     assert zombie.is_running()
-    (under_test.folder / f"hit-{crash.AFTER_FLUSH}-0.wake").touch()
+    (under_test.folder / f"hit-{crash_points.AFTER_FLUSH}-0.wake").touch()
     zombie.wait(60)
     assert under_test.values() == expected
     assert under_test.hidden() == RECORDS
@@ -153,7 +163,7 @@ def test_the_same_crash_without_the_protocol_shows_duplicates(
 ) -> None:
     under_test = stream(application, partitions=2)
     expected = feed(under_test, 0)
-    crashed = under_test.crash_at(crash.AFTER_LAST_LANE, **options)
+    crashed = under_test.crash_at(crash_points.AFTER_LAST_LANE, **options)
     assert crashed.hit is not None, crashed.log[-3000:]
     assert under_test.run(**options).code == 0
     seen = under_test.values()

@@ -14,13 +14,14 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from airflow_ckpt.verify.subject import Subject
 from airflow_ckpt.verify.verdict import CLEAN
-from airflow_ckpt.verify.verification import Subject, verify
-from ckpt_stream.ledger import BATCH
+from airflow_ckpt.verify.verification import verify
+from ckpt_stream.protocol.ledger.ledger_record import BATCH
 from tests.faults.paused_rows import ROWS, transform
-from tests.kafka_io import read_all
-from tests.streams import Running, StreamUnderTest
-from tests.waiting import wait_for
+from tests.support.kafka_io import read_all
+from tests.support.streams import Running, StreamUnderTest
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.faults
 

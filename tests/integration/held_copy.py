@@ -11,7 +11,8 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from ckpt_stream import crash, run
+from ckpt_stream import run
+from ckpt_stream.protocol import crash_points
 
 #: After so many parts the first ones have left this process's output buffer, and Spark has them.
 PARTS_BEFORE = 4
@@ -20,7 +21,7 @@ PARTS_BEFORE = 4
 def pass_on(parts: Iterable[Any]) -> Iterator[Any]:
     for number, part in enumerate(parts):
         if number == PARTS_BEFORE:
-            crash.reach(crash.MID_PRODUCE, batch=0, lane=TaskContext.get().partitionId())  # type: ignore[union-attr]
+            crash_points.reach(crash_points.MID_PRODUCE, batch=0, lane=TaskContext.get().partitionId())  # type: ignore[union-attr]
         yield part
 
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
-from ckpt_stream.config import SECRETS_PROPERTY, StreamConfig, find_document
-from ckpt_stream.driver import session
-from ckpt_stream.sink_job import read_offsets
-from ckpt_stream.source import read
+from ckpt_stream.protocol.settings.application_input import SECRETS_PROPERTY, find_document
+from ckpt_stream.protocol.settings.config import StreamConfig
+from ckpt_stream.spark.kafka_ranges import read_offsets
+from ckpt_stream.spark.session import stream_session
+from ckpt_stream.spark.source import read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +40,7 @@ def main() -> None:
     document = json.loads(find_document(sys.argv))
     options = {f"kafka.{name}": value for name, value in document.pop("secrets").items()}
     config = StreamConfig(**document, source_options=options)
-    spark = session(config)
+    spark = stream_session(config)
     assert spark.conf.get(SECRETS_PROPERTY)
     events = read(spark, config, config.kafka, {"startingOffsets": "earliest"})
     rows = events.select("key", "value")

@@ -14,10 +14,11 @@ import pytest
 import copy_topic
 import ip_count
 import word_count
-from ckpt_stream import fail_on, run_record
-from ckpt_stream.records import Handling, handling
-from tests.kafka_io import read_all
-from tests.streams import StreamUnderTest
+from ckpt_stream import fail_on
+from ckpt_stream.protocol.run_files import record_files
+from ckpt_stream.spark.record_rules import TransformContext, transform_context
+from tests.support.kafka_io import read_all
+from tests.support.streams import StreamUnderTest
 
 pytestmark = pytest.mark.integration
 
@@ -147,7 +148,7 @@ def test_the_word_count_table_record_for_record(spark: Any, stream: Make) -> Non
             assert code == 0, line
             expected.append(counted)
         assert words_of(under_test) == expected
-    poison = run_record.entries((under_test.checkpoint / run_record.POISON).read_text(), "poison records")
+    poison = record_files.list_from_json((under_test.checkpoint / record_files.POISON).read_text(), "poison records")
     assert [p["offset"] for p in poison] == [3, 6, 8, 10]
 
 
@@ -199,7 +200,7 @@ def test_thousands_of_consumed_records_make_no_deep_plan_and_exactly_they_are_le
 
     place = [{"topic": "a", "partition": p, "offset": o} for p in range(2) for o in range(0, 4000, 2)]
     rows = spark.range(4000).selectExpr("'a' as topic", "int(id % 3) as partition", "id as offset", "id as value")
-    with handling(Handling(consumed=place)):
+    with transform_context(TransformContext(consumed=place)):
         left = fail_on(rows, F.col("partition") < 0, "never")
         kept = fail_on(rows, F.col("partition") < 0, "never", keep=True)
     assert left.count() == sum(not (n % 3 < 2 and n % 2 == 0) for n in range(4000))

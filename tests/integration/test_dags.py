@@ -11,17 +11,19 @@ from typing import Any
 
 import pytest
 
-from airflow_ckpt.checkpoint.files import FsspecFiles
-from airflow_ckpt.checkpoint.reader import read_checkpoint
+from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 from airflow_ckpt.checkpoint.runs import current_run, run_names
-from airflow_ckpt.local.airflow import AirflowStandalone
-from airflow_ckpt.local.processes import free_port
-from airflow_ckpt.runners.base import Handle
+from airflow_ckpt.local.airflow.standalone import AirflowStandalone
+from airflow_ckpt.local.processes.ports import free_port
 from airflow_ckpt.runners.process import ProcessRunner
-from airflow_ckpt.streams.intent import read_intent
-from ckpt_stream import run_record as records
+from airflow_ckpt.streams.driver_state import Handle
+from airflow_ckpt.supervision.intent_files import read_intent
+from ckpt_stream.protocol.checkpoint.checkpoint_reader import read_checkpoint
+from ckpt_stream.protocol.run_files import run_record
 from tests.airflow_ckpt.runners.fakes import Answer, Server, serving
-from tests.kafka_io import produce, read_all
+from tests.support.dag_runs import task_log, wait_for_run
+from tests.support.kafka_io import produce, read_all
+from tests.support.unscheduled_airflow import UnscheduledAirflow
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -48,7 +50,7 @@ class Examples:
         return self.api.trigger(dag, conf or {})
 
     def ended(self, dag: str, run: str) -> tuple[str, dict[str, str | None]]:
-        return self.api.wait_for_run(dag, run, deadline_s=LONGEST), self.api.task_states(dag, run)
+        return wait_for_run(self.api, dag, run, deadline_s=LONGEST), self.api.task_states(dag, run)
 
     def pause(self, dag: str) -> None:
         self.api("PATCH", f"/dags/{dag}", {"is_paused": True}, params={"update_mask": "is_paused"})
@@ -58,15 +60,18 @@ class Examples:
         states = self.api.task_states(dag, run)
         failed = [task for task, state in states.items() if state == "failed"]
         return "\n".join(
-            [str(states), *(f"--- {t} ---\n{self.api.task_log(dag, run, t)[-4000:]}" for t in failed if "[" not in t)]
+            [str(states), *(f"--- {t} ---\n{task_log(self.api, dag, run, t)[-4000:]}" for t in failed if "[" not in t)]
         )
+
+    def runs(self, dag: str) -> list[str]:
+        return [run["dag_run_id"] for run in self.api("GET", f"/dags/{dag}/dagRuns")["dag_runs"]]
 
     def logs(self, dag: str, task: str) -> str:
         """What a task logged in all runs of a DAG, when they are over."""
-        runs = [run["dag_run_id"] for run in self.api("GET", f"/dags/{dag}/dagRuns")["dag_runs"]]
+        runs = self.runs(dag)
         for run in runs:
-            self.api.wait_for_run(dag, run, deadline_s=LONGEST)
-        return "\n".join(self.api.task_log(dag, run, task) for run in runs)
+            wait_for_run(self.api, dag, run, deadline_s=LONGEST)
+        return "\n".join(task_log(self.api, dag, run, task) for run in runs)
 
     def create(self, *names: str, partitions: int = 2) -> None:
         from confluent_kafka.admin import AdminClient, NewTopic
@@ -91,11 +96,9 @@ class Examples:
 @pytest.fixture(scope="module")
 def examples(kafka: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Examples]:
     home = tmp_path_factory.mktemp("examples") / "home"
-    airflow = AirflowStandalone(home, dags=DAGS, port=free_port(), kafka_config=kafka.client_config())
+    airflow = UnscheduledAirflow(home, dags=DAGS, port=free_port(), kafka_config=kafka.client_config())
     with serving(lambda request: Answer()) as web_hook, pytest.MonkeyPatch.context() as environment:
         environment.setenv("CKPT_ALERTS", "web_hook")
-        # In the first minutes of an hour a DAG that is unpaused would also be run by its schedule.
-        environment.setenv("AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE", "False")
         airflow.start()
         found = Examples(airflow, kafka.client_config(), web_hook)
         try:
@@ -143,6 +146,7 @@ def test_the_main_dag_survives_a_kill_and_the_watchdog_brings_its_stream_back(ex
     )
     state, tasks = examples.ended("ip_count_exactly_once", run)
     assert state == "success", examples.explain("ip_count_exactly_once", run)
+    assert examples.runs("ip_count_exactly_once") == [run], "another run has started or resumed the stream"
     assert marker.exists(), "the fault did not hit"
     # The task that looked next has noticed it: the driver may be dead before the submit has seen its first batch.
     assert "failed" in (tasks["submit"], tasks["progress"])
@@ -159,17 +163,17 @@ def test_the_main_dag_survives_a_kill_and_the_watchdog_brings_its_stream_back(ex
     files = examples.files("ip_count")
     found = current_run(files)
     assert found is not None
-    assert found.state == records.RUNNING
+    assert found.state == run_record.RUNNING
     for pid in (found.driver["jvm_pid"], found.driver["pid"]):
         os.kill(int(pid), signal.SIGKILL)
     assert examples.alerts() == []
     run = examples.run("stream_watchdog", {"stream": "ip_count"})
     state, tasks = examples.ended("stream_watchdog", run)
     assert state == "success", examples.explain("stream_watchdog", run)
+    assert examples.runs("stream_watchdog") == [run]
     assert tasks["ip_count.resume"] == tasks["ip_count.verify"] == "success"
-    # The other one was not asked for.
+    # The parameters did not select the other stream.
     assert tasks["word_count.resume"] == "skipped"
-    # Unpausing may have started a scheduled run too; whichever came first has found the stream lost and resumed it.
     assert "ip_count is LOST" in examples.logs("stream_watchdog", "ip_count.status")
     assert "restart 2 of 3, 10 s after the failure" in examples.logs("stream_watchdog", "ip_count.resume")
     assert len(run_names(files)) == 3
@@ -177,24 +181,24 @@ def test_the_main_dag_survives_a_kill_and_the_watchdog_brings_its_stream_back(ex
     assert examples.alerts() == sent
     after = current_run(files)
     assert after is not None
-    assert after.state == records.RUNNING
+    assert after.state == run_record.RUNNING
 
     # On a healthy stream the next round changes nothing, and verifies only what came since.
     run = examples.run("stream_watchdog")
     state, tasks = examples.ended("stream_watchdog", run)
     assert state == "success", examples.explain("stream_watchdog", run)
-    # Nobody has ever started the other one.
+    # The other stream was never started.
     assert tasks["word_count.resume"] == "skipped"
-    assert examples.alerts() == sent, "a healthy stream is nobody's business"
-    assert "nothing to do" in examples.api.task_log("stream_watchdog", run, "ip_count.resume")
-    assert "after batch" in examples.api.task_log("stream_watchdog", run, "ip_count.verify")
+    assert examples.alerts() == sent, "an alert about a healthy stream"
+    assert "nothing to do" in task_log(examples.api, "stream_watchdog", run, "ip_count.resume")
+    assert "after batch" in task_log(examples.api, "stream_watchdog", run, "ip_count.verify")
     assert len(run_names(files)) == 3
     # Else its schedule would bring the stream back once more.
     examples.pause("stream_watchdog")
     examples.end_drivers()
 
 
-def test_drill_drain_and_word_count_end_as_they_should(examples: Examples, beside: dict[str, str]) -> None:
+def test_the_dags_drill_drain_and_word_count_succeed(examples: Examples, beside: dict[str, str]) -> None:
     word_count = examples.run("word_count_restore")
 
     state, _ = examples.ended("drain_and_verify", beside["drain_and_verify"])
@@ -203,8 +207,8 @@ def test_drill_drain_and_word_count_end_as_they_should(examples: Examples, besid
 
     state, tasks = examples.ended("crash_drill", beside["crash_drill"])
     assert state == "success", examples.explain("crash_drill", beside["crash_drill"])
-    assert tasks["was_it_a_drill"] == tasks["clean_up"] == "success"
-    drill = examples.api.task_log("crash_drill", beside["crash_drill"], "was_it_a_drill")
+    assert tasks["check_drill"] == tasks["clean_up"] == "success"
+    drill = task_log(examples.api, "crash_drill", beside["crash_drill"], "check_drill")
     assert "after_last_lane: LOST" in drill, "the fault did not hit"
     assert not [topic for topic in examples.topics() if topic.startswith("crash_drill_")]
 
@@ -214,7 +218,7 @@ def test_drill_drain_and_word_count_end_as_they_should(examples: Examples, besid
     run = examples.run("drain_and_verify")
     state, _ = examples.ended("drain_and_verify", run)
     assert state == "success", examples.explain("drain_and_verify", run)
-    assert f"after batch {newest} of query" in examples.api.task_log("drain_and_verify", run, "verify")
+    assert f"after batch {newest} of query" in task_log(examples.api, "drain_and_verify", run, "verify")
     assert sorted(int(r.value or 0) for r in read_all(examples.kafka, "copy_sink")) == list(range(400))
 
     # Three failures are survived ten seconds apart; the fourth is for good, and the table is right.
@@ -222,12 +226,12 @@ def test_drill_drain_and_word_count_end_as_they_should(examples: Examples, besid
     assert state == "success", examples.explain("word_count_restore", word_count)
     assert tasks["count_words"] == "failed"
     assert tasks["check_table"] == "success"
-    log = examples.api.task_log("word_count_restore", word_count, "count_words")
+    log = task_log(examples.api, "word_count_restore", word_count, "count_words")
     assert "has failed for good: all 3 restarts of the fixed-delay strategy are used" in log
     assert "restart 3 of 3, 10 s after the failure" in log
 
 
-def test_every_form_explains_itself(examples: Examples) -> None:
+def test_every_field_of_a_trigger_form_has_a_description(examples: Examples) -> None:
     for dag in EXAMPLES:
         params = examples.api("GET", f"/dags/{dag}/details")["params"]
         assert params, dag

@@ -10,15 +10,16 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from airflow_ckpt.streams.control import StreamControl
-from airflow_ckpt.streams.observe import Sources
-from airflow_ckpt.streams.preflight import PreflightFinding, PreflightRefused
+from airflow_ckpt.exceptions import PreflightRefused
+from airflow_ckpt.streams.preflight import PreflightFinding
 from airflow_ckpt.streams.stream import Stream
-from ckpt_stream.data_loss import Lost
-from ckpt_stream.sink import Sink
-from tests.kafka_io import produce
-from tests.streams import StreamUnderTest, copy, numbered
-from tests.waiting import wait_for
+from airflow_ckpt.supervision.control import StreamControl
+from airflow_ckpt.supervision.stream_access import StreamAccess
+from ckpt_stream.driver.sink import Sink
+from ckpt_stream.protocol.data_loss import LostRange
+from tests.support.kafka_io import produce
+from tests.support.streams import StreamUnderTest, copy, numbered
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +36,7 @@ def delete(under_test: StreamUnderTest, until: int, topic: str | None = None) ->
     assert [future.result(30).low_watermark for future in deleted.values()] == [until]
 
 
-def accepted(*ranges: Lost) -> list[dict[str, Any]]:
+def accepted(*ranges: LostRange) -> list[dict[str, Any]]:
     return [one.as_dict() for one in ranges]
 
 
@@ -56,7 +57,7 @@ class Fault:
         self, monkeypatch: pytest.MonkeyPatch, batch: int, happens: Callable[[], None], *, after: bool = False
     ):
         self.hits = 0
-        original: Any = Sink._one_batch
+        original: Any = Sink._write_batch
 
         def one_batch(sink: Any, rows: Any, number: int, **options: Any) -> Any:
             hit = number == batch and self.hits == 0
@@ -68,7 +69,7 @@ class Fault:
                 happens()
             return done
 
-        monkeypatch.setattr(Sink, "_one_batch", one_batch)
+        monkeypatch.setattr(Sink, "_write_batch", one_batch)
 
 
 def dies() -> None:
@@ -86,11 +87,13 @@ def behind(spark: Any, stream: Make) -> StreamUnderTest:
     return under_test
 
 
-def test_a_loss_that_nobody_accepted_is_refused_by_name_and_writes_nothing(spark: Any, behind: StreamUnderTest) -> None:
+def test_a_loss_that_was_not_accepted_is_refused_by_name_and_writes_nothing(
+    spark: Any, behind: StreamUnderTest
+) -> None:
     source = behind.source
     refused(behind, behind.drive(spark, copy), f"{source}-0 offsets 10 to 19", "--allow data_lost")
     # Neither does a smaller one cover it, nor one of another partition.
-    for other in (Lost(source, 0, 10, 19), Lost(source, 1, 10, 20)):
+    for other in (LostRange(source, 0, 10, 19), LostRange(source, 1, 10, 20)):
         outcome = behind.drive(spark, copy, accepted_loss=accepted(other))
         refused(behind, outcome, f"{source}-0 offsets 10 to 19", f"Only the loss of {other} was accepted")
     assert behind.values() == between(0, 10)
@@ -99,7 +102,7 @@ def test_a_loss_that_nobody_accepted_is_refused_by_name_and_writes_nothing(spark
 def test_an_accepted_loss_is_passed_over_in_a_batch_of_its_own_and_costs_no_other_record(
     spark: Any, behind: StreamUnderTest
 ) -> None:
-    loss = accepted(Lost(behind.source, 0, 10, 20))
+    loss = accepted(LostRange(behind.source, 0, 10, 20))
     before = behind.last_batch("commits") or 0
     code, line = behind.drive(spark, copy, accepted_loss=loss)
     assert (code, line.split()[-1]) == (0, "FINISHED")
@@ -118,17 +121,17 @@ def test_a_later_loss_ends_the_very_run_that_had_accepted_one(
 ) -> None:
     """Batch 2 passes over the gap; offsets 20 to 24 are planned for batch 3 when 20 to 22 go."""
     fault = Fault(monkeypatch, 3, lambda: delete(behind, 23))
-    loss = accepted(Lost(behind.source, 0, 10, 20))
+    loss = accepted(LostRange(behind.source, 0, 10, 20))
     refused(behind, behind.drive(spark, copy, accepted_loss=loss), f"{behind.source}-0 offsets 20 to 22")
     assert (fault.hits, behind.values()) == (1, between(0, 10))
     # Neither does the former acceptance help the next start; a new one does.
     refused(behind, behind.drive(spark, copy, accepted_loss=loss), f"{behind.source}-0 offsets 20 to 22")
-    more = accepted(Lost(behind.source, 0, 20, 23))
+    more = accepted(LostRange(behind.source, 0, 20, 23))
     assert behind.drive(spark, copy, accepted_loss=more)[0] == 0
     assert behind.values() == between(0, 10) + between(23, 30)
 
 
-def test_a_batch_in_doubt_that_is_not_in_the_sink_is_planned_anew_around_the_loss(
+def test_a_batch_in_doubt_that_is_not_in_the_sink_is_planned_again_around_the_loss(
     spark: Any, stream: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     under_test = stream()
@@ -140,18 +143,18 @@ def test_a_batch_in_doubt_that_is_not_in_the_sink_is_planned_anew_around_the_los
     assert (fault.hits, under_test.last_batch("offsets"), under_test.last_batch("commits")) == (1, 1, 0)
     delete(under_test, 20)
     refused(under_test, under_test.drive(spark, copy), f"{under_test.source}-0 offsets 10 to 19")
-    loss = accepted(Lost(under_test.source, 0, 10, 20))
+    loss = accepted(LostRange(under_test.source, 0, 10, 20))
     assert under_test.drive(spark, copy, accepted_loss=loss)[0] == 0
     assert under_test.values() == between(0, 10) + between(20, 30)
 
 
-def test_a_first_batch_in_doubt_is_planned_anew_too(spark: Any, stream: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_batch_in_doubt_is_planned_again_too(spark: Any, stream: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     under_test = stream()
     under_test.feed(*between(0, 10))
     Fault(monkeypatch, 0, dies)
     assert under_test.drive(spark, copy)[0] == 1
     delete(under_test, 4)
-    loss = accepted(Lost(under_test.source, 0, 0, 4))
+    loss = accepted(LostRange(under_test.source, 0, 0, 4))
     assert under_test.drive(spark, copy, accepted_loss=loss)[0] == 0
     assert under_test.values() == between(4, 10)
 
@@ -168,7 +171,7 @@ def test_a_stream_without_a_batch_begins_behind_an_accepted_loss(
     assert under_test.last_batch("offsets") is None
     delete(under_test, 4)
     refused(under_test, under_test.drive(spark, copy), f"{under_test.source}-0 offsets 0 to 3")
-    loss = accepted(Lost(under_test.source, 0, 0, 4))
+    loss = accepted(LostRange(under_test.source, 0, 0, 4))
     assert under_test.drive(spark, copy, accepted_loss=loss)[0] == 0
     assert under_test.values() == between(4, 10)
 
@@ -187,7 +190,7 @@ def test_a_batch_in_doubt_that_is_in_the_sink_stays_as_it_was_planned(
     assert (fault.hits, under_test.last_batch("commits"), under_test.values()) == (1, 0, between(0, 30))
     under_test.feed(*between(30, 50))
     delete(under_test, cut)
-    loss = accepted(Lost(under_test.source, 0, 10, cut))
+    loss = accepted(LostRange(under_test.source, 0, 10, cut))
     assert under_test.drive(spark, copy, accepted_loss=loss)[0] == 0
     assert under_test.values() == between(0, 30) + between(max(30, cut), 50)
 
@@ -204,7 +207,7 @@ def test_more_that_is_lost_while_a_batch_in_doubt_is_replayed_is_not_passed_over
     assert under_test.drive(spark, copy)[0] == 1
     delete(under_test, 15)
     again = Fault(monkeypatch, 1, lambda: delete(under_test, 20))
-    loss = accepted(Lost(under_test.source, 0, 10, 15))
+    loss = accepted(LostRange(under_test.source, 0, 10, 15))
     refused(under_test, under_test.drive(spark, copy, accepted_loss=loss), f"{under_test.source}-0 offsets 10 to 19")
     assert (again.hits, under_test.last_batch("commits")) == (1, 0)
 
@@ -230,7 +233,7 @@ def test_a_stream_with_state_keeps_it_over_a_gap(spark: Any, stream: Make, in_do
         assert (code, "SinkRejected" in line, under_test.last_batch("offsets")) == (1, True, 1), line
         assert len(list(under_test.checkpoint.glob("state/0/*/2.*"))) > 0
     delete(under_test, 20)
-    loss = accepted(Lost(under_test.source, 0, 10, 20))
+    loss = accepted(LostRange(under_test.source, 0, 10, 20))
     assert under_test.drive(spark, counted, accepted_loss=loss)[0] == 0
     assert under_test.values() == ["10", "20"]
 
@@ -259,7 +262,7 @@ def preflight(under_test: StreamUnderTest) -> list[PreflightFinding]:
         name=under_test.name, application="copy_topic.py", checkpoint=str(under_test.checkpoint), sink=under_test.sink,
         source_pattern=under_test.settings["source_pattern"],
     )  # fmt: skip
-    sources = Sources(stream, under_test.files, under_test.kafka, None)
+    sources = StreamAccess(stream, under_test.files, under_test.kafka, None)
     control = StreamControl(sources, lambda order: None, "a test")  # type: ignore[arg-type,return-value]
     found = [finding for finding in control.preflight() if finding.unsafe]
     if found:
@@ -284,7 +287,7 @@ def test_a_new_topic_whose_head_was_deleted_is_read_from_its_first_record_once_t
     produce(under_test.kafka, third, [(None, value) for value in between(10, 20)])
     delete(under_test, 4, third)
     found = preflight(under_test)
-    assert [(finding.kind, finding.lost) for finding in found] == [("head_trimmed", (Lost(third, 0, 0, 4),))]
+    assert [(finding.kind, finding.lost) for finding in found] == [("head_trimmed", (LostRange(third, 0, 0, 4),))]
     goes_on(under_test, spark, found, f"{third}-0 offsets 0 to 3")
     assert under_test.values() == between(0, 10) + between(14, 20)
 
@@ -298,7 +301,7 @@ def test_a_topic_that_was_deleted_is_done_without_once_that_is_allowed(
     wait_for(lambda: second not in admin.list_topics(timeout=10).topics, "the topic to be gone")
     produce(under_test.kafka, under_test.source, [(None, value) for value in between(10, 15)])
     found = preflight(under_test)
-    assert [(finding.kind, finding.lost) for finding in found] == [("topics_gone", (Lost(second, 0, 5, None),))]
+    assert [(finding.kind, finding.lost) for finding in found] == [("topics_gone", (LostRange(second, 0, 5, None),))]
     goes_on(under_test, spark, found, f"{second}-0 from offset 5 on (the partition is gone)")
     assert under_test.values() == between(0, 15)
 

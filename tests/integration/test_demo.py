@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.leftovers import processes_of
+from tests.support.leftovers import processes_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(900)]
 

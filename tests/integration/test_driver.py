@@ -1,4 +1,4 @@
-"""One life of the driver: stop requests, ends, time limits, the run record and the offset mirror."""
+"""One run of the driver: stop requests, ends, time limits, the run record and the offset mirror."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from ckpt_stream import restart_history, run_record
-from tests.kafka_io import group_offsets
-from tests.streams import StreamUnderTest, copy, numbered
-from tests.waiting import wait_for
+from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, Resume
+from ckpt_stream.protocol.run_files import record_files, restart_history, stop_requests
+from tests.support.kafka_io import group_offsets
+from tests.support.streams import StreamUnderTest, copy, numbered
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -28,7 +29,7 @@ def mirrored(stream: StreamUnderTest) -> dict[int, int]:
 
 @contextmanager
 def running(stream: StreamUnderTest, spark: Any, **changes: Any) -> Iterator[list[tuple[int, str]]]:
-    """The stream runs without end in a thread; the list gets its outcome. It is stopped at the end of the block."""
+    """Run the stream in a thread until the end of the block; the list gets exit code and last line."""
     outcome: list[tuple[int, str]] = []
     thread = threading.Thread(target=lambda: outcome.append(stream.drive(spark, copy, drain=False, **changes)))
     thread.start()
@@ -42,10 +43,10 @@ def running(stream: StreamUnderTest, spark: Any, **changes: Any) -> Iterator[lis
 
 
 def request_stop(stream: StreamUnderTest) -> None:
-    (stream.checkpoint / run_record.STOP).write_text(run_record.stop_request("a test", "because"))
+    (stream.checkpoint / record_files.STOP).write_text(stop_requests.stop_request("a test", "because"))
 
 
-def test_the_groups_lag_is_right_after_every_batch(spark: Any, stream: Make) -> None:
+def test_the_groups_offsets_are_right_after_every_batch(spark: Any, stream: Make) -> None:
     under_test = stream(partitions=2)
     with running(under_test, spark):
         for step in range(3):
@@ -74,13 +75,13 @@ def test_a_stop_request_ends_the_run_between_batches_and_nothing_is_lost(spark: 
     assert under_test.runs()[-1].state == "STOPPED"
     stopped_at = len(under_test.committed())
     assert stopped_at < 2000
-    # What was begun was finished: the ledger has nothing that the commit log lacks.
+    # The batch that was running was committed: the ledger holds no batch that the commit log lacks.
     assert under_test.ledger()[-1].batch == under_test.last_batch("commits")
     assert under_test.drive(spark, copy, max_offsets_per_batch=None)[0] == 0
     assert under_test.values() == numbered(2000)
 
 
-def test_a_stream_that_has_read_its_input_says_that_it_waits_for_more(spark: Any, stream: Make) -> None:
+def test_a_stream_that_has_read_its_input_notes_that_it_waits_for_more(spark: Any, stream: Make) -> None:
     under_test = stream(heartbeat=0.1)
     under_test.feed(*numbered(5))
     with running(under_test, spark):
@@ -100,28 +101,28 @@ def test_a_stop_request_of_an_earlier_run_does_not_stop_the_next_one(spark: Any,
     assert under_test.values() == ["a", "b"]
 
 
-def test_a_driver_that_takes_long_to_start_is_heard_of_meanwhile(
+def test_a_driver_writes_heartbeats_while_its_start_takes_long(
     spark: Any, stream: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ckpt_stream.driver import Driver
+    from ckpt_stream.driver import driver
 
-    under_test, original = stream(heartbeat=0.1), Driver._begin
-    beats: list[Any] = []
+    under_test, original = stream(heartbeat=0.1), driver.reconcile_at_start
+    heartbeats: list[Any] = []
     under_test.feed("a")
 
-    def slow(driver: Driver, topics: Any) -> Any:
+    def slow(*given: Any, **options: Any) -> Any:
         first = under_test.runs()[-1].heartbeat
-        beats.append(wait_for(lambda: under_test.runs()[-1].heartbeat > first, "a beat while the start takes long"))
+        heartbeats.append(wait_for(lambda: under_test.runs()[-1].heartbeat > first, "a heartbeat during the start"))
         assert under_test.runs()[-1].state == "STARTING"
-        return original(driver, topics)
+        return original(*given, **options)
 
-    monkeypatch.setattr(Driver, "_begin", slow)
+    monkeypatch.setattr(driver, "reconcile_at_start", slow)
     assert under_test.drive(spark, copy)[0] == 0
     ended = under_test.runs()[-1]
-    assert (len(beats), ended.state, ended.watched > ended.history[0]["time"]) == (1, "FINISHED", True)
+    assert (len(heartbeats), ended.state, ended.watched > ended.history[0]["time"]) == (1, "FINISHED", True)
 
 
-def test_a_stop_that_the_run_before_did_not_live_to_obey_ends_its_restart_before_the_first_batch(
+def test_a_stop_that_an_earlier_run_died_before_obeying_ends_its_restart_before_the_first_batch(
     spark: Any, stream: Make
 ) -> None:
     under_test = stream()
@@ -134,18 +135,18 @@ def test_a_stop_that_the_run_before_did_not_live_to_obey_ends_its_restart_before
     under_test.feed("b")
     assert under_test.drive(spark, broken, token="first")[0] == 1
     dead = under_test.runs()[-1]
-    request = under_test.checkpoint / run_record.STOP
-    request.write_text(run_record.stop_request("ann", "maintenance", dead.run, dead.token))
+    request = under_test.checkpoint / record_files.STOP
+    request.write_text(stop_requests.stop_request("ann", "maintenance", dead.run, dead.token))
     for token in ("second", "third"):
         code, line = under_test.drive(spark, copy, token=token)
         assert (code, line.split()[-1]) == (0, "STOPPED")
         assert json.loads(request.read_text())["run"] == under_test.runs()[-1].run
-        # As if that one had died as well.
+        # As if this run had failed too.
         record = under_test.runs()[-1]
         record.state = "FAILED"
         (under_test.checkpoint / record.path).write_text(record.to_json())
     assert under_test.values() == ["a"]
-    # A driver that was started by hand was wanted by whoever did that.
+    # A driver without a token was started by a user, who wants the stream to run.
     code, line = under_test.drive(spark, copy)
     assert (code, line.split()[-1], request.exists()) == (0, "FINISHED", False)
     assert under_test.values() == ["a", "b"]
@@ -162,7 +163,7 @@ def test_a_stop_that_a_run_has_obeyed_does_not_end_the_next_one(spark: Any, stre
     assert (code, line.split()[-1]) == (0, "FINISHED")
 
 
-def test_the_run_ends_at_the_offsets_it_was_given(spark: Any, stream: Make) -> None:
+def test_a_run_ends_at_the_offsets_at_which_it_was_told_to_stop(spark: Any, stream: Make) -> None:
     under_test = stream(max_offsets_per_batch=10)
     under_test.feed(*numbered(100))
     stop_at = {under_test.source: {"0": 25}}
@@ -171,7 +172,7 @@ def test_the_run_ends_at_the_offsets_it_was_given(spark: Any, stream: Make) -> N
     assert under_test.values() == numbered(30)
 
 
-def test_a_batch_that_takes_too_long_ends_the_run_and_is_done_again(spark: Any, stream: Make) -> None:
+def test_a_batch_that_takes_too_long_ends_the_run_and_is_run_again(spark: Any, stream: Make) -> None:
     under_test = stream()
     under_test.feed("a")
 
@@ -207,7 +208,7 @@ def test_the_minimum_pause_between_batches_is_kept(spark: Any, stream: Make) -> 
     assert all(gap >= 0.99 for gap in gaps)
 
 
-def test_the_run_record_tells_the_whole_story(spark: Any, stream: Make) -> None:
+def test_the_run_record_holds_states_totals_and_batches(spark: Any, stream: Make) -> None:
     under_test = stream(lanes=2, max_offsets_per_batch=50)
     under_test.feed(*numbered(120))
     under_test.drive(spark, copy)
@@ -227,7 +228,7 @@ def test_the_run_record_tells_the_whole_story(spark: Any, stream: Make) -> None:
     assert all(lane["commit_ms"] > 0 for lane in first["lanes"])
     under_test.feed("x")
     under_test.drive(spark, copy)
-    assert under_test.runs()[-1].reconciliation == "clean resume after batch 2"
+    assert under_test.runs()[-1].reconciliation == Reconciliation(Resume.CLEAN, 2).line
 
 
 def test_the_restart_history_counts_failures_and_not_stops(spark: Any, stream: Make) -> None:
@@ -241,7 +242,7 @@ def test_the_restart_history_counts_failures_and_not_stops(spark: Any, stream: M
     assert under_test.drive(spark, broken)[0] == 1
     assert under_test.drive(spark, copy)[0] == 0
     assert under_test.drive(spark, copy)[0] == 0
-    history = restart_history.read(under_test.files)[1]
+    history = restart_history.read_newest(under_test.files)[1]
     assert [entry["after_state"] for entry in history] == ["FAILED", "FAILED"]
     assert all("broken" in entry["reason"] for entry in history)
     runs = [r.run for r in under_test.runs()]

@@ -14,14 +14,18 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ckpt_stream import sink
-from tests.streams import StreamUnderTest
+from ckpt_stream.driver import exactly_once
+from tests.support.streams import StreamUnderTest
 
 pytestmark = pytest.mark.integration
 
 Make = Callable[..., StreamUnderTest]
 
 RECORDS, TIMES = 5_000, 10
+#: On a busy machine the JVM may fail before the lane has sent a row; such a try proves nothing and is made again.
+TRIES = 5
+#: The plan fails at this row, behind many others.
+LATE_VALUE = f"value-{RECORDS - 100:05d}-0"
 
 
 def exploded(events: DataFrame) -> DataFrame:
@@ -58,16 +62,17 @@ def failing_at(rows: DataFrame, value: str) -> DataFrame:
 
 @pytest.mark.parametrize("per_batch", [10_000, 500])
 def test_a_plan_that_fails_behind_many_rows_commits_none_of_them(spark: Any, stream: Make, per_batch: int) -> None:
-    under_test = stream()
-    expected = feed(under_test)
-    with arrow_batches_of(spark, per_batch):
-        code, line = under_test.drive(
-            spark, lambda events: failing_at(exploded(events), f"value-{RECORDS - 100:05d}-0")
-        )
-    assert code == 1
-    assert "the plan fails here" in line
-    assert (len(under_test.committed()), under_test.ledger()) == (0, [])
-    assert under_test.hidden() > 0, "the lane had written nothing when its input failed"
+    for _ in range(TRIES):
+        under_test = stream()
+        expected = feed(under_test)
+        with arrow_batches_of(spark, per_batch):
+            code, line = under_test.drive(spark, lambda events: failing_at(exploded(events), LATE_VALUE))
+        assert code == 1
+        assert "the plan fails here" in line
+        assert (len(under_test.committed()), under_test.ledger()) == (0, [])
+        if under_test.hidden() > 0:
+            break
+    assert under_test.hidden() > 0, "in no try had the lane written anything when its input failed"
 
     code, line = under_test.drive(spark, exploded)
     assert code == 0, line
@@ -79,18 +84,21 @@ def test_a_lane_of_three_whose_input_fails_behind_the_shuffle_commits_nothing(
     spark: Any, stream: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What fails there in life is the fetch of another lane's rows; here it is put behind the shuffle by hand."""
-    under_test = stream(lanes=3)
-    expected = feed(under_test)
-    divide = sink.into_lanes
-    monkeypatch.setattr(sink, "into_lanes", lambda *a: failing_at(divide(*a), f"value-{RECORDS - 100:05d}-0"))
-    with arrow_batches_of(spark, 500):
-        code, line = under_test.drive(spark, exploded)
-    assert code == 1
-    assert "the plan fails here" in line
-    committed = {record.lane: record.records for record in under_test.ledger()}
-    assert len(committed) < 3
-    assert len(under_test.values()) == sum(committed.values())
-    assert under_test.hidden() > 0, "the lane had written nothing when its input failed"
+    divide = exactly_once.into_lanes
+    monkeypatch.setattr(exactly_once, "into_lanes", lambda *a: failing_at(divide(*a), LATE_VALUE))
+    for _ in range(TRIES):
+        under_test = stream(lanes=3)
+        expected = feed(under_test)
+        with arrow_batches_of(spark, 500):
+            code, line = under_test.drive(spark, exploded)
+        assert code == 1
+        assert "the plan fails here" in line
+        committed = {record.lane: record.records for record in under_test.ledger()}
+        assert len(committed) < 3
+        assert len(under_test.values()) == sum(committed.values())
+        if under_test.hidden() > 0:
+            break
+    assert under_test.hidden() > 0, "in no try had the lane written anything when its input failed"
 
     monkeypatch.undo()
     code, line = under_test.drive(spark, exploded)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ckpt_stream import crash
-from ckpt_stream.ledger import ANCHOR
-from tests.streams import StreamUnderTest
+from ckpt_stream.protocol import crash_points
+from ckpt_stream.protocol.ledger.ledger_record import ANCHOR
+from tests.support.streams import StreamUnderTest
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]
 
@@ -21,7 +21,7 @@ def test_a_batch_that_died_before_its_first_lane_committed_is_done_with_other_la
     under_test = stream(lanes=3, max_offsets_per_batch=100)
     values = [f"value-{i:03d}" for i in range(300)]
     under_test.feed(*values, keys=29)
-    crashed = under_test.crash_at(crash.AFTER_FLUSH, batch=batch, lane=0, master="local[1]")
+    crashed = under_test.crash_at(crash_points.AFTER_FLUSH, batch=batch, lane=0, master="local[1]")
     assert crashed.hit is not None, crashed.log[-2000:]
     assert (under_test.last_batch("offsets"), under_test.last_batch("commits")) == (batch, batch - 1 if batch else None)
 

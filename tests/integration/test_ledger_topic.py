@@ -18,16 +18,18 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ckpt_stream.decision import Intent
 from ckpt_stream.errors import UnsafeLedger
-from ckpt_stream.ledger import LedgerRecord, ledger_topic, record_key
-from ckpt_stream.ledger_reader import LaneLog, open_reader, read_lane, read_last
-from ckpt_stream.start_of_run import compare
-from ckpt_stream.topics import Topics
+from ckpt_stream.kafka.ledger_comparison import compare_ledger
+from ckpt_stream.kafka.ledger_creation import ensure_ledger
+from ckpt_stream.kafka.ledger_reader import LaneReader, open_reader, read_lane, read_last
+from ckpt_stream.kafka.topics import Topics
+from ckpt_stream.protocol.ledger.batch_to_write import SinkIdentity
+from ckpt_stream.protocol.ledger.ledger_record import LedgerRecord, ledger_topic, record_key
+from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, Resume
 from tests.ckpt_stream.moving import MovingCheckpoint
 from tests.ckpt_stream.samples import held
-from tests.kafka_io import read_all
-from tests.waiting import wait_for
+from tests.support.kafka_io import read_all
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -51,7 +53,7 @@ def configure(admin: AdminClient, topic: str, **settings: str) -> None:
 
 def test_a_new_ledger_is_compacted_soon_and_never_deleted_from(asked: Topics, topics: Callable[..., str]) -> None:
     sink = asked.get(topics("sink"), "sink")
-    ledger = asked.ensure_ledger(ledger_topic(sink.name), 2, sink)
+    ledger = ensure_ledger(asked, ledger_topic(sink.name), 2, sink)
     (found,) = asked.durability(ledger)
     assert found.settings is not None
     assert found.settings["cleanup.policy"] == "compact"
@@ -64,17 +66,17 @@ def test_a_new_ledger_is_compacted_soon_and_never_deleted_from(asked: Topics, to
 @pytest.mark.parametrize(
     "unsafe", [{"cleanup.policy": "delete"}, {"cleanup.policy": "compact,delete", "retention.ms": "3600000"}]
 )
-def test_a_ledger_that_was_made_by_hand_is_refused_until_the_named_command_was_run(
+def test_a_ledger_topic_made_by_hand_is_refused_until_the_command_in_the_error_was_run(
     kafka: Any, asked: Topics, admin: AdminClient, topics: Callable[..., str], unsafe: dict[str, str]
 ) -> None:
     sink = asked.get(topics("sink"), "sink")
     name = ledger_topic(sink.name)
     admin.create_topics([NewTopic(name, 1, 1, config=unsafe)])[name].result(30)
     wait_for(lambda: asked.find(name), "the ledger topic")
-    intent = Intent(sink.name, "", 1, 0, "", sink.name, sink.id)
+    identity = SinkIdentity(sink.name, 1, sink.name, sink.id)
 
-    def start() -> str:
-        return compare(MovingCheckpoint([]), asked, kafka.client_config(), intent, adopt_ledger=False).line
+    def start() -> Reconciliation:
+        return compare_ledger(MovingCheckpoint([]), asked, kafka.client_config(), identity, adopt_ledger=False)
 
     with pytest.raises(UnsafeLedger) as refused:
         start()
@@ -82,7 +84,7 @@ def test_a_ledger_that_was_made_by_hand_is_refused_until_the_named_command_was_r
     assert command[0] == name
     changes = dict(change.split("=") for change in command[1].split(","))
     configure(admin, name, **changes)
-    assert start() == "fresh start"
+    assert start() == Reconciliation(Resume.FRESH)
 
 
 class Lane:
@@ -114,7 +116,7 @@ def test_a_ledger_whose_segments_were_rolled_and_compacted_reads_as_before(
     config = kafka.client_config()
     sink = asked.get(topics("sink"), "sink")
     name = ledger_topic(sink.name)
-    asked.ensure_ledger(name, 1, sink)
+    ensure_ledger(asked, name, 1, sink)
     # What takes an hour otherwise.
     configure(
         admin,
@@ -125,7 +127,7 @@ def test_a_ledger_whose_segments_were_rolled_and_compacted_reads_as_before(
         file_delete_delay_ms="1",
     )
     lane = Lane(config, name)
-    log = LaneLog(name, 0)
+    log = LaneReader(name, 0)
     old = {record_key(0, batch) for batch in range(20)}
 
     def compacted() -> bool:
@@ -154,11 +156,11 @@ def test_a_ledger_whose_segments_were_rolled_and_compacted_reads_as_before(
 def test_what_was_aborted_just_before_an_open_transaction_is_read_past(
     kafka: Any, asked: Topics, topics: Callable[..., str]
 ) -> None:
-    """Its marker lies behind what readers may see: nothing but the position says that there is no more to come."""
+    """Its marker lies behind what readers may see: only the reader's position shows that nothing follows."""
     config = kafka.client_config()
     sink = asked.get(topics("sink"), "sink")
     name = ledger_topic(sink.name)
-    asked.ensure_ledger(name, 1, sink)
+    ensure_ledger(asked, name, 1, sink)
     producers = [Producer({**config, "transactional.id": f"{name}-{n}"}) for n in range(2)]
     for producer in producers:
         producer.init_transactions(30)

@@ -1,4 +1,4 @@
-"""The provider on a real Airflow, broker and Spark: submit, watch, kill, resume, stop, and never a driver too many."""
+"""The provider on a real Airflow, broker and Spark: submit, watch, kill, resume, stop, and never two drivers of one stream."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_ckpt.local.airflow import AirflowStandalone
-from ckpt_stream import run_record as records
-from tests.provider import ProvidedStream, write_dags
-from tests.waiting import wait_for
+from ckpt_stream.protocol.run_files import run_record
+from tests.support.breakable_airflow import BreakableAirflow
+from tests.support.dag_runs import wait_for_run
+from tests.support.provider import ProvidedStream, write_dags
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def dags(airflow: AirflowStandalone) -> AirflowStandalone:
+def dags(airflow: BreakableAirflow) -> BreakableAirflow:
     write_dags(airflow)
     return airflow
 
 
 @pytest.fixture
-def provided(dags: AirflowStandalone, kafka: Any, topics: Callable[..., str], tmp_path: Path) -> Any:
+def provided(dags: BreakableAirflow, kafka: Any, topics: Callable[..., str], tmp_path: Path) -> Any:
     """A stream between two new topics; its driver is gone after the test."""
     stream = ProvidedStream(dags, kafka.client_config(), tmp_path, topics("source", 2), topics("sink", 2))
     yield stream
@@ -54,15 +55,15 @@ def kill_driver(stream: ProvidedStream) -> None:
         os.kill(int(pid), signal.SIGKILL)
 
 
-def test_a_stream_is_submitted_killed_resumed_and_stopped_and_every_record_is_there_once(
+def test_a_stream_that_is_submitted_killed_resumed_and_stopped_writes_every_record_once(
     provided: ProvidedStream,
 ) -> None:
     provided.feed("a", "b", "c")
     run = provided.trigger("submit")
-    assert provided.airflow.api.wait_for_run("submit", run, deadline_s=180) == "success", provided.log("submit", run)
+    assert wait_for_run(provided.airflow.api, "submit", run, deadline_s=180) == "success", provided.log("submit", run)
     assert str(provided.xcom("submit", run, "spark_ui")).strip('"').startswith("http://")
     first = provided.run()
-    assert first.state == records.RUNNING
+    assert first.state == run_record.RUNNING
     provided.wait_for_values("a", "b", "c")
 
     # A second submit while one runs attaches to it.
@@ -75,7 +76,7 @@ def test_a_stream_is_submitted_killed_resumed_and_stopped_and_every_record_is_th
     waiting = provided.trigger("progress", batches=1000)
     provided.wait_for_task("progress", waiting, "deferred")
     kill_driver(provided)
-    assert provided.airflow.api.wait_for_run("progress", waiting, deadline_s=60) == "failed"
+    assert wait_for_run(provided.airflow.api, "progress", waiting, deadline_s=60) == "failed"
     log = provided.log("progress", waiting)
     assert "LOST" in log
     assert "SIGKILL" in log
@@ -83,7 +84,7 @@ def test_a_stream_is_submitted_killed_resumed_and_stopped_and_every_record_is_th
     # The resume goes on at the checkpoint; the first new commit ends it.
     provided.feed("d", "e")
     resumed = provided.trigger("resume")
-    assert provided.airflow.api.wait_for_run("resume", resumed, deadline_s=180) == "success"
+    assert wait_for_run(provided.airflow.api, "resume", resumed, deadline_s=180) == "success"
     assert "restart 1 of 3, 1 s after the failure" in provided.log("resume", resumed)
     provided.wait_for_values("a", "b", "c", "d", "e")
     assert len(provided.runs()) == 2
@@ -93,24 +94,24 @@ def test_a_stream_is_submitted_killed_resumed_and_stopped_and_every_record_is_th
         "POST", "/dags/resume/clearTaskInstances", {"dag_run_id": resumed, "dry_run": False, "only_failed": False}
     )
     wait_for(lambda: provided.airflow.api.run_state("resume", resumed) != "success", "the clear to take effect")
-    assert provided.airflow.api.wait_for_run("resume", resumed, deadline_s=120) == "success"
+    assert wait_for_run(provided.airflow.api, "resume", resumed, deadline_s=120) == "success"
     assert len(provided.runs()) == 2
     assert provided.submits() == ["submit", "attach", "restart"]
 
     assert "CLEAN" in provided.do("verify")
     provided.do("stop")
-    assert provided.run().state == records.STOPPED
+    assert provided.run().state == run_record.STOPPED
     assert "ended on purpose (STOPPED)" in provided.do("resume")
     assert provided.values() == ["a", "b", "c", "d", "e"]
 
 
-def test_a_worker_that_dies_between_submit_and_answer_leads_to_the_driver_and_not_to_a_second_one(
+def test_a_retry_after_the_worker_died_between_submit_and_answer_finds_the_driver_and_starts_no_second_one(
     provided: ProvidedStream,
 ) -> None:
     provided.feed("a")
     died = provided.folder / "died"
     run = provided.trigger("dying_submit", died=str(died))
-    assert provided.airflow.api.wait_for_run("dying_submit", run, deadline_s=240) == "success"
+    assert wait_for_run(provided.airflow.api, "dying_submit", run, deadline_s=240) == "success"
     assert died.exists(), "the fault did not hit"
     provided.wait_for_values("a")
     assert len(provided.runs()) == 1
@@ -147,14 +148,14 @@ def test_supervision_outlives_a_triggerer_and_a_scheduler_and_does_not_restart_t
         seen = provided.batch()
         provided.feed(value)
         wait_for(lambda seen=seen: provided.batch() != seen, "another batch", seconds=60)
-    assert provided.airflow.api.wait_for_run("supervise", run, deadline_s=120) == "success"
+    assert wait_for_run(provided.airflow.api, "supervise", run, deadline_s=120) == "success"
     assert len(provided.runs()) == 1
     assert provided.values() == ["a", "b", "c", "d"]
 
-    # A user who ends a deferred task that was told to take its stream along.
+    # A user who ends a deferred task whose setting is to kill the stream with the task.
     watching = provided.trigger("kill_on_end")
     provided.wait_for_task("kill_on_end", watching, "deferred")
-    # A trigger that nobody runs yet has nothing to say when its task is ended.
+    # A trigger that the triggerer has not started yet is not called when its task is ended.
     wait_for(lambda: "waiting for 1000" in provided.log("kill_on_end", watching), "the trigger to watch", seconds=60)
     provided.airflow.api(
         "PATCH",
@@ -168,7 +169,7 @@ def test_supervision_outlives_a_triggerer_and_a_scheduler_and_does_not_restart_t
 
 
 def test_a_spark_job_and_a_recomputation_find_what_a_plain_producer_added(provided: ProvidedStream) -> None:
-    from tests.kafka_io import produce
+    from tests.support.kafka_io import produce
 
     provided.feed("a", "b", "c")
     provided.do("submit")
@@ -178,9 +179,9 @@ def test_a_spark_job_and_a_recomputation_find_what_a_plain_producer_added(provid
     # What the jobs were given and gave is gone; the two verdicts stay.
     kinds = [name.rpartition(".")[2] for name in provided.files.names("_ckpt/verdicts")]
     assert sorted(kinds) == ["html", "html", "json", "json"]
-    produce(provided.kafka, provided.sink, [("x", "nobody's")])
+    produce(provided.kafka, provided.sink, [("x", "foreign")])
     provided.feed("d")
-    provided.wait_for_values("a", "b", "c", "d", "nobody's")
+    provided.wait_for_values("a", "b", "c", "d", "foreign")
     for dag in ("verify_by_spark", "recompute"):
         log = provided.do(dag, expect="failed")
         assert "the verdict is violated" in log
@@ -188,9 +189,9 @@ def test_a_spark_job_and_a_recomputation_find_what_a_plain_producer_added(provid
 
 
 def test_a_stream_on_a_secured_kafka_leaves_its_password_nowhere(
-    dags: AirflowStandalone, kafka_secure: Any, tmp_path: Path
+    dags: BreakableAirflow, kafka_secure: Any, tmp_path: Path
 ) -> None:
-    from tests.kafka_io import create_topic
+    from tests.support.kafka_io import create_topic
 
     config = kafka_secure.client_config(secure=True)
     password = str(config["sasl.password"])

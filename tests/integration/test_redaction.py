@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_stream.config import SECRETS_PROPERTY
-from tests.streams import StreamUnderTest
+from ckpt_stream.protocol.settings.application_input import SECRETS_PROPERTY
+from tests.support.streams import StreamUnderTest
 
 pytestmark = pytest.mark.integration
 

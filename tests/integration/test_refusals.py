@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from ckpt_stream import crash
-from ckpt_stream.ledger import ledger_topic
-from ckpt_stream.source import IGNORE_LEDGER
-from tests.kafka_io import read_all, recreate_topic
-from tests.streams import StreamUnderTest, copy
-from tests.waiting import wait_for
+from ckpt_stream.protocol import crash_points
+from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
+from ckpt_stream.spark.unsafe_settings import IGNORE_LEDGER
+from tests.support.kafka_io import read_all, recreate_topic
+from tests.support.streams import StreamUnderTest, copy
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -79,7 +79,7 @@ def test_a_second_query_on_the_ledger_is_refused(spark: Any, stream: Make) -> No
         code, line = under_test.drive(spark, copy, **second)
     assert code == 1
     assert "ForeignLedger" in line
-    assert "sink_id of its own" in line
+    assert "another sink_id" in line
 
 
 def test_a_deleted_ledger_topic_is_refused(spark: Any, stream: Make, admin: AdminClient) -> None:
@@ -108,7 +108,7 @@ def test_a_sink_topic_made_again_is_refused(spark: Any, stream: Make) -> None:
 def test_lanes_changed_with_a_batch_in_doubt_are_refused(spark: Any, stream: Make) -> None:
     under_test = stream(lanes=3)
     under_test.feed(*map(str, range(100)), keys=20)
-    crashed = under_test.crash_at(crash.AFTER_COMMIT, lane=1, master="local[1]")
+    crashed = under_test.crash_at(crash_points.AFTER_COMMIT, lane=1, master="local[1]")
     assert crashed.hit is not None, crashed.log[-2000:]
     with nothing_is_written(under_test):
         outcome = under_test.drive(spark, copy, lanes=2)

@@ -13,14 +13,15 @@ from pyspark.sql import functions as F
 from typer.testing import CliRunner, Result
 
 from airflow_ckpt.cli import app
+from airflow_ckpt.verify.subject import Subject
 from airflow_ckpt.verify.verdict import UNKNOWN
-from airflow_ckpt.verify.verification import Subject, verify
-from ckpt_stream import crash
-from ckpt_stream.lane import LaneSpec
-from ckpt_stream.run_record import REPLAYS, entries
-from ckpt_stream.sink import LaneBatches
-from tests.kafka_io import produce
-from tests.streams import StreamUnderTest, copy
+from airflow_ckpt.verify.verification import verify
+from ckpt_stream.driver.exactly_once import ExactlyOnceWriter
+from ckpt_stream.driver.lane_spec import LaneSpec
+from ckpt_stream.protocol import crash_points
+from ckpt_stream.protocol.run_files.record_files import REPLAYS, list_from_json
+from tests.support.kafka_io import produce
+from tests.support.streams import StreamUnderTest, copy
 
 pytestmark = pytest.mark.integration
 
@@ -32,7 +33,7 @@ def changed(events: DataFrame) -> DataFrame:
 
 
 def replays(stream: StreamUnderTest) -> list[dict[str, Any]]:
-    return entries(stream.files.read(REPLAYS), "list of replays")
+    return list_from_json(stream.files.read(REPLAYS), "list of replays")
 
 
 @pytest.mark.parametrize("lanes", [1, 3])
@@ -41,7 +42,7 @@ def test_a_batch_that_is_wholly_in_the_sink_may_replay_differently_and_the_run_r
 ) -> None:
     under_test = stream(lanes=lanes)
     under_test.feed("a", "b", "c", "d", "e", keys=5)
-    crashed = under_test.crash_at(crash.AFTER_LAST_LANE)
+    crashed = under_test.crash_at(crash_points.AFTER_LAST_LANE)
     assert crashed.hit is not None, crashed.log[-2000:]
     code, line = under_test.drive(spark, changed)
     assert code == 0, line
@@ -80,7 +81,7 @@ def test_a_whole_batch_that_was_written_without_the_proof_of_input_may_not_repla
 ) -> None:
     """Such a batch may lack rows that a failed input never delivered; only the replay shows it."""
     under_test = stream()
-    monkeypatch.setattr("ckpt_stream.driver.LaneSpec", partial(LaneSpec, ledger_format=1))
+    monkeypatch.setattr("ckpt_stream.driver.sink.LaneSpec", partial(LaneSpec, ledger_format=1))
     under_test.feed("a", "b", "c")
     assert under_test.drive(spark, lambda events: copy(events).where("value != cast('c' as binary)"))[0] == 0
     monkeypatch.undo()
@@ -120,7 +121,7 @@ def partly_written(spark: Any, stream: Make) -> tuple[StreamUnderTest, list[str]
     keys = keys_of_lanes(spark, 3)
     many, few = [f"many-{i:05d}" for i in range(30_000)], ["one", "two"]
     produce(under_test.kafka, under_test.source, [(keys[0], v) for v in many] + list(zip(keys[1:], few, strict=True)))
-    crashed = under_test.crash_at(crash.AFTER_COMMIT, lane=0, master="local[1]")
+    crashed = under_test.crash_at(crash_points.AFTER_COMMIT, lane=0, master="local[1]")
     assert crashed.hit is not None, crashed.log[-2000:]
     assert [(r.lane, r.records) for r in under_test.ledger()] == [(0, 30_000)]
     return under_test, many, few
@@ -154,16 +155,16 @@ def test_rows_that_are_lost_after_they_were_compared_are_not_computed_again(
     spark: Any, stream: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     under_test, many, few = partly_written(spark, stream)
-    run = LaneBatches.__call__
+    run = ExactlyOnceWriter.__call__
 
-    def lose_what_was_compared(self: LaneBatches, rows: DataFrame, spec: LaneSpec) -> Any:
+    def lose_what_was_compared(self: ExactlyOnceWriter, rows: DataFrame, spec: LaneSpec) -> Any:
         done = run(self, rows, spec)
         if spec.only_compare:
             for kept in spark.sparkContext._jsc.getPersistentRDDs().values():
                 kept.unpersist(True)
         return done
 
-    monkeypatch.setattr(LaneBatches, "__call__", lose_what_was_compared)
+    monkeypatch.setattr(ExactlyOnceWriter, "__call__", lose_what_was_compared)
     code, line = under_test.drive(spark, copy)
     assert code == 1, "the missing lanes were written from rows that nothing was compared with"
     assert [r.lane for r in under_test.ledger()] == [0]
@@ -183,7 +184,7 @@ def test_what_a_user_has_accepted_is_known_to_the_verdict_whatever_happens_to_th
     def dies(*_: Any, **__: Any) -> None:
         raise RuntimeError("the driver dies here")
 
-    monkeypatch.setattr("ckpt_stream.sink.note_replay", dies)
+    monkeypatch.setattr("ckpt_stream.driver.sink.note_replay", dies)
     code, line = under_test.drive(spark, changed)
     assert (code, "dies here" in line) == (1, True), line
     assert [r.lane for r in under_test.ledger()] == [0, 1, 2], "the fault came before the missing lanes were written"
@@ -214,7 +215,7 @@ def test_a_stream_changes_over_to_format_2_of_the_ledger_behind_the_batch_in_dou
     spark: Any, stream: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     under_test = stream(lanes=2, max_offsets_per_batch=10)
-    monkeypatch.setattr("ckpt_stream.driver.LaneSpec", partial(LaneSpec, ledger_format=1))
+    monkeypatch.setattr("ckpt_stream.driver.sink.LaneSpec", partial(LaneSpec, ledger_format=1))
     produce(under_test.kafka, under_test.source, [(f"key-{i}", None if i % 2 else f"v{i:02d}") for i in range(20)])
     assert under_test.drive(spark, copy)[0] == 0
     monkeypatch.undo()

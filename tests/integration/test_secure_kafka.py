@@ -1,4 +1,4 @@
-"""A stream over SASL_SSL with SCRAM: source, sink, ledger and offset mirror; and what a wrong grant or password says."""
+"""A stream over SASL_SSL with SCRAM: its records, ledger and offset mirror; errors of a missing grant or a wrong password."""
 
 from __future__ import annotations
 
@@ -23,14 +23,19 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from airflow_ckpt.local.kafka import KafkaCluster
-from ckpt_stream.config import SECRETS_ENVIRONMENT, SECRETS_FILE_ENVIRONMENT, SECRETS_PROPERTY
+from airflow_ckpt.local.kafka.cluster import KafkaCluster
 from ckpt_stream.errors import SinkRejected
-from ckpt_stream.ledger import ledger_topic
-from ckpt_stream.security import is_secret
-from ckpt_stream.transaction import Transaction
-from tests.kafka_io import create_topic, group_offsets
-from tests.streams import RUN_SECONDS, Running, StreamUnderTest, copy, numbered
+from ckpt_stream.kafka.transaction import Transaction
+from ckpt_stream.protocol.deadline import Deadline
+from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
+from ckpt_stream.protocol.settings.application_input import (
+    SECRETS_ENVIRONMENT,
+    SECRETS_FILE_ENVIRONMENT,
+    SECRETS_PROPERTY,
+)
+from ckpt_stream.protocol.settings.secret_names import is_secret
+from tests.support.kafka_io import create_topic, group_offsets
+from tests.support.streams import RUN_SECONDS, Running, StreamUnderTest, copy, numbered
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -67,8 +72,8 @@ def command_lines(running: Running) -> set[str]:
     """
     seen: set[str] = set()
     session = running.process.pid
-    end = time.monotonic() + RUN_SECONDS
-    while running.process.poll() is None and time.monotonic() < end:
+    deadline = Deadline.after(RUN_SECONDS)
+    while running.process.poll() is None and not deadline.passed:
         for pid in psutil.pids():
             with suppress(ProcessLookupError, psutil.NoSuchProcess):
                 if os.getsid(pid) == session:
@@ -78,7 +83,7 @@ def command_lines(running: Running) -> set[str]:
     return seen
 
 
-def test_every_record_arrives_once_over_sasl_ssl_and_nobody_sees_the_password(
+def test_every_record_arrives_once_over_sasl_ssl_and_the_password_appears_nowhere(
     secure_stream: Make, password: str, tmp_path: Path
 ) -> None:
     under_test = secure_stream(partitions=2, lanes=2, max_offsets_per_batch=100)
@@ -104,7 +109,7 @@ def test_every_record_arrives_once_over_sasl_ssl_and_nobody_sees_the_password(
     assert any("org.apache.spark.deploy.SparkSubmit" in line for line in seen), "the JVM was not looked at"
     assert [line for line in seen if password in line] == []
     assert password not in ended.log
-    assert not properties.exists(), "the driver has read its secrets and left them lying about"
+    assert not properties.exists(), "the driver has read its secrets and left the file in place"
     files = [file for file in under_test.checkpoint.rglob("*") if file.is_file()]
     assert any("_ckpt" in file.parts for file in files)
     assert [file for file in files if password.encode() in file.read_bytes()] == []
@@ -161,7 +166,7 @@ def on_topic(name: str, *, deny: AclOperation) -> list[Rule]:
 
 @pytest.mark.usefixtures("secret_in_environment")
 @pytest.mark.parametrize("which", ["sink", "ledger"])
-def test_a_user_who_may_not_write_is_told_what_to_grant(
+def test_the_error_of_a_user_who_may_not_write_names_the_grant(
     spark: Any, kafka_secure: KafkaCluster, secure_stream: Make, which: str
 ) -> None:
     under_test = secure_stream()
@@ -175,7 +180,7 @@ def test_a_user_who_may_not_write_is_told_what_to_grant(
 
 
 @pytest.mark.parametrize("records", [1, 3, 2000])
-def test_the_reason_is_named_wherever_the_refusal_meets_the_records(kafka_secure: KafkaCluster, records: int) -> None:
+def test_the_error_names_the_reason_at_every_stage_of_sending(kafka_secure: KafkaCluster, records: int) -> None:
     """On their way to Kafka, waiting for it, or not handed over yet: librdkafka treats each in another way."""
     plain = kafka_secure.client_config()
     sink, ledger = create_topic(plain, "sink"), create_topic(plain, "ledger")
@@ -198,7 +203,7 @@ def test_the_reason_is_named_wherever_the_refusal_meets_the_records(kafka_secure
 
 
 @pytest.mark.usefixtures("secret_in_environment")
-def test_a_user_who_may_not_use_the_transactional_id_is_told_what_to_grant(
+def test_the_error_of_a_user_who_may_not_use_the_transactional_id_names_the_grant(
     spark: Any, kafka_secure: KafkaCluster, secure_stream: Make
 ) -> None:
     under_test = secure_stream()
@@ -217,7 +222,7 @@ def test_a_user_who_may_not_use_the_transactional_id_is_told_what_to_grant(
 
 
 @pytest.mark.usefixtures("secret_in_environment")
-def test_a_user_who_may_not_read_the_group_is_told_what_to_grant(
+def test_the_error_of_a_user_who_may_not_read_the_group_names_the_grant(
     spark: Any, kafka_secure: KafkaCluster, secure_stream: Make
 ) -> None:
     under_test = secure_stream(start="group")

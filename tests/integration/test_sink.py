@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ckpt_stream.checksum import checksum_of, placed
-from ckpt_stream.driver import ARROW_BATCH_BYTES, bound_arrow_batches
-from ckpt_stream.ledger import ANCHOR, ledger_topic
-from ckpt_stream.sink import MANY, into_lanes
-from tests.kafka_io import produce, read_all
-from tests.streams import StreamUnderTest, copy, numbered
+from ckpt_stream.driver.exactly_once import MANY_OFFSETS, into_lanes
+from ckpt_stream.protocol.ledger.checksum import checksum_of, weighed_checksum
+from ckpt_stream.protocol.ledger.ledger_record import ANCHOR, ledger_topic
+from ckpt_stream.spark.session import ARROW_BATCH_BYTES, bound_arrow_batches
+from tests.support.kafka_io import produce, read_all
+from tests.support.streams import StreamUnderTest, copy, numbered
 
 pytestmark = pytest.mark.integration
 
@@ -52,13 +52,15 @@ def test_a_lane_without_rows_still_writes_its_ledger_record(spark: Any, stream: 
     assert sorted(r.records for r in under_test.ledger()) == [0, 0, 50]
 
 
-@pytest.mark.parametrize(("count", "how"), [(MANY, "Exchange SinglePartition"), (MANY - 1, "Coalesce 1")])
+@pytest.mark.parametrize(
+    ("count", "how"), [(MANY_OFFSETS, "Exchange SinglePartition"), (MANY_OFFSETS - 1, "Coalesce 1")]
+)
 def test_many_records_are_read_by_all_cores_before_one_lane_writes_them(spark: Any, count: int, how: str) -> None:
     rows = into_lanes(spark.range(10), 1, count)
     assert how in rows._jdf.queryExecution().executedPlan().toString()
 
 
-@pytest.mark.parametrize("count", [MANY, 300])
+@pytest.mark.parametrize("count", [MANY_OFFSETS, 300])
 def test_one_lane_keeps_the_order_of_every_key(spark: Any, stream: Make, count: int) -> None:
     under_test = stream(partitions=3)
     under_test.feed(*numbered(count), keys=100)
@@ -73,7 +75,7 @@ def test_one_lane_keeps_the_order_of_every_key(spark: Any, stream: Make, count: 
 
 def test_many_records_of_which_the_transform_leaves_none(spark: Any, stream: Make) -> None:
     under_test = stream(partitions=2)
-    under_test.feed(*numbered(MANY))
+    under_test.feed(*numbered(MANY_OFFSETS))
     code, line = under_test.drive(spark, lambda events: copy(events).where("value is null"))
     assert code == 0, line
     assert [(r.batch, r.lane, r.records) for r in under_test.ledger()] == [(0, 0, 0)]
@@ -124,7 +126,7 @@ def test_headers_and_explicit_partitions_pass_through(spark: Any, stream: Make) 
         for p in range(3)
     }
     assert ledger.checksum == sum(sums.values()) % 2**64
-    assert ledger.placed == sum(placed(checksum, p) for p, checksum in sums.items()) % 2**64
+    assert ledger.placed == sum(weighed_checksum(checksum, p) for p, checksum in sums.items()) % 2**64
 
 
 def test_the_audit_header_names_batch_lane_and_place(spark: Any, stream: Make) -> None:

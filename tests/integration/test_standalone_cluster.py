@@ -13,11 +13,11 @@ from typing import Any
 import psutil
 import pytest
 
-from ckpt_stream import crash
-from tests.kafka_io import read_all
-from tests.standalone import OUT_OF_REACH, StandaloneUnderTest, Worker
-from tests.streams import Running, StreamUnderTest
-from tests.waiting import wait_for
+from ckpt_stream.protocol import crash_points
+from tests.support.kafka_io import read_all
+from tests.support.standalone import OUT_OF_REACH, StandaloneUnderTest, Worker
+from tests.support.streams import Running, StreamUnderTest
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
@@ -30,7 +30,7 @@ SMALL_PARTS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "50"}
 
 @pytest.fixture
 def cluster(standalone: StandaloneUnderTest) -> StandaloneUnderTest:
-    """The cluster with both workers, whatever the test before did to them."""
+    """The cluster with both workers, even if the test before killed one."""
     standalone.start()
     return standalone
 
@@ -51,11 +51,15 @@ def standing_still(
     conf: Mapping[str, str] | None = None,
     **changes: Any,
 ) -> Iterator[tuple[Running, Worker]]:
-    """The stream runs until one Python worker stands still in the middle of a batch; gives the worker that has it."""
+    """The stream runs until one Python worker stands still in the middle of a batch; returns that worker."""
     marker = stream.folder / "stands-still"
-    order = {"point": crash.MID_PRODUCE, "kill": "worker", "once": str(marker), "lane": lane, "batch": batch}
+    order = {"point": crash_points.MID_PRODUCE, "kill": "worker", "once": str(marker), "lane": lane, "batch": batch}
     options = cluster.submit()
-    options["conf"] |= {**SMALL_PARTS, **(conf or {}), f"spark.executorEnv.{crash.ENVIRONMENT}": json.dumps(order)}
+    options["conf"] |= {
+        **SMALL_PARTS,
+        **(conf or {}),
+        f"spark.executorEnv.{crash_points.ENVIRONMENT}": json.dumps(order),
+    }
     running = stream.start(**options, **changes)
     try:
         pid = wait_for(lambda: _who_stands_still(running, marker), "a Python worker to stand still")
@@ -76,7 +80,7 @@ def uncommitted(stream: StreamUnderTest) -> int:
     return len(read_all(stream.kafka, stream.sink, isolation="read_uncommitted"))
 
 
-def test_the_executors_know_ckpt_stream_from_the_zip_only(cluster: StandaloneUnderTest) -> None:
+def test_the_executors_get_ckpt_stream_only_from_the_zip(cluster: StandaloneUnderTest) -> None:
     def can_import(module: str) -> bool:
         argv = [str(cluster.python), "-c", f"import {module}"]
         return subprocess.run(argv, cwd="/", capture_output=True, check=False).returncode == 0

@@ -9,16 +9,23 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from ckpt_stream import start_of_run, topics
-from ckpt_stream.decision import Intent, Reconciliation
+from ckpt_stream.driver import start_of_run
+from ckpt_stream.driver.start_of_run import Start, reconcile_at_start
 from ckpt_stream.errors import Fenced, ForeignLedger, LedgerLost, LedgerUndecided
-from ckpt_stream.ledger import ANCHOR, LedgerRecord, digest, ledger_topic, transactional_id
-from ckpt_stream.ledger_reader import open_reader, read_last
-from ckpt_stream.start_of_run import Start, begin, checkpoint_end, compare, read_ledger_ends
-from ckpt_stream.topics import Topics
+from ckpt_stream.kafka import topics
+from ckpt_stream.kafka.lane_control import read_ledger_ends
+from ckpt_stream.kafka.ledger_comparison import compare_ledger
+from ckpt_stream.kafka.ledger_creation import ensure_ledger
+from ckpt_stream.kafka.ledger_reader import open_reader, read_last
+from ckpt_stream.kafka.topics import Topics
+from ckpt_stream.protocol.checkpoint.checkpoint_end import checkpoint_end
+from ckpt_stream.protocol.checkpoint.checkpoint_log import input_digest
+from ckpt_stream.protocol.ledger.batch_to_write import SinkIdentity
+from ckpt_stream.protocol.ledger.ledger_record import ANCHOR, LedgerRecord, ledger_topic, transactional_id
+from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, Resume
 from tests.ckpt_stream.moving import QUERY, MovingCheckpoint, offsets
 from tests.ckpt_stream.samples import held
-from tests.kafka_io import create_topic
+from tests.support.kafka_io import create_topic
 
 pytestmark = pytest.mark.integration
 
@@ -45,19 +52,19 @@ class World:
         self.topics = Topics(kafka)
         found = self.topics.find(self.sink)
         assert found is not None
-        self.intent = Intent(self.sink, "", lanes, 0, "", self.sink, found.id)
-        self.topics.ensure_ledger(self.ledger, lanes, found)
+        self.identity = SinkIdentity(self.sink, lanes, self.sink, found.id)
+        ensure_ledger(self.topics, self.ledger, lanes, found)
         self.topics.find(self.ledger)
 
     def record(self, batch: int, lane: int = 0, **changes: Any) -> LedgerRecord:
         values = {
             "sink_id": self.sink,
             "query_id": QUERY,
-            "digest": digest(offsets(batch)),
+            "digest": input_digest(offsets(batch)),
             "topic": self.sink,
-            "topic_id": self.intent.topic_id,
+            "topic_id": self.identity.topic_id,
         }
-        return held(batch, lane, **{"lanes": self.intent.lanes, **values, **changes})
+        return held(batch, lane, **{"lanes": self.identity.lanes, **values, **changes})
 
     def write(self, record: LedgerRecord, *, by: str | None = None, commit: bool = True) -> Producer:
         """One lane of a batch in a transaction of its own, which may stay open."""
@@ -72,12 +79,12 @@ class World:
         return producer
 
     def compare(self, files: Files) -> Reconciliation:
-        return compare(files, self.topics, self.kafka, self.intent, adopt_ledger=False)
+        return compare_ledger(files, self.topics, self.kafka, self.identity, adopt_ledger=False)
 
     def begin(self, files: Files, *, lanes: int | None = None) -> Start:
-        intent = replace(self.intent, lanes=lanes or self.intent.lanes)
+        identity = replace(self.identity, lanes=lanes or self.identity.lanes)
         options = {"run_id": "r", "application": "", "timeout_ms": 60_000, "adopt_ledger": False}
-        return begin(files, self.topics, self.kafka, intent, **options)  # type: ignore[arg-type]
+        return reconcile_at_start(files, self.topics, self.kafka, identity, **options)  # type: ignore[arg-type]
 
     def lasts(self) -> list[LedgerRecord | None]:
         found = self.topics.find(self.ledger)
@@ -87,7 +94,7 @@ class World:
 
 @pytest.fixture
 def world(kafka: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., World]]:
-    monkeypatch.setattr(topics, "SETTLE_SECONDS", 0.3)
+    monkeypatch.setattr(topics, "MARKER_SECONDS", 0.3)
     made: list[World] = []
 
     def make(lanes: int = 1, batches: int = 3) -> World:
@@ -108,9 +115,9 @@ def test_a_record_that_readers_do_not_see_yet_is_undecided_and_not_lost(world: C
     with pytest.raises(LedgerUndecided) as undecided:
         under_test.compare(Files(3))
     assert undecided.value.restart_may_help
-    assert "ends with batch 2" in str(undecided.value)
+    assert "batch 2" in str(undecided.value)
     late.commit_transaction(30)
-    assert under_test.compare(Files(3)).line == "clean resume after batch 3"
+    assert under_test.compare(Files(3)) == Reconciliation(Resume.CLEAN, 3)
 
 
 def test_a_record_that_comes_while_it_is_looked_for_is_there(
@@ -118,14 +125,14 @@ def test_a_record_that_comes_while_it_is_looked_for_is_there(
 ) -> None:
     under_test = world()
     late = under_test.write(under_test.record(3), commit=False)
-    settle = Topics.settle
+    settle = Topics.wait_until_readable
 
     def settle_meanwhile(self: Topics, name: str) -> bool:
         late.commit_transaction(30)
         return settle(self, name)
 
-    monkeypatch.setattr(Topics, "settle", settle_meanwhile)
-    assert under_test.compare(Files(3)).line == "clean resume after batch 3"
+    monkeypatch.setattr(Topics, "wait_until_readable", settle_meanwhile)
+    assert under_test.compare(Files(3)) == Reconciliation(Resume.CLEAN, 3)
 
 
 def test_a_record_that_is_lost_is_refused_when_nothing_hides_it(world: Callable[..., World]) -> None:
@@ -141,26 +148,26 @@ def test_the_fence_ends_a_commit_whose_marker_is_late_and_the_run_begins(
     fence = start_of_run.fence_lanes
 
     def fence_as_the_coordinator_does(*given: Any) -> None:
-        # It has promised the commit, and writes its markers before it answers whoever takes over.
+        # It has promised the commit, and writes its markers before it answers the client that takes over.
         late.commit_transaction(30)
         fence(*given)
 
     monkeypatch.setattr(start_of_run, "fence_lanes", fence_as_the_coordinator_does)
-    assert under_test.begin(Files(3)).reconciliation.line == "clean resume after batch 3"
+    assert under_test.begin(Files(3)).reconciliation == Reconciliation(Resume.CLEAN, 3)
 
 
 def test_a_record_that_the_fence_aborts_is_refused_as_lost(world: Callable[..., World]) -> None:
     under_test = world()
     under_test.write(under_test.record(3), commit=False)
-    with pytest.raises(LedgerLost, match="ends with batch 2"):
+    with pytest.raises(LedgerLost, match="batch 2"):
         under_test.begin(Files(3))
 
 
-def test_an_open_transaction_of_the_batch_in_doubt_hinders_nobody(world: Callable[..., World]) -> None:
+def test_an_open_transaction_of_the_batch_in_doubt_does_not_hinder_the_start(world: Callable[..., World]) -> None:
     under_test = world()
     under_test.write(under_test.record(3), commit=False)
     files = Files(3, in_doubt=True)
-    assert under_test.compare(files).line == "batch 3 in doubt: all lanes to finish"
+    assert under_test.compare(files) == Reconciliation(Resume.IN_DOUBT, 3, (0,))
     assert under_test.begin(files).reconciliation.to_finish == (0,)
 
 
@@ -219,11 +226,11 @@ def test_a_lane_that_was_written_before_its_anchor_ends_the_start_and_the_next_o
 
 def test_an_open_transaction_is_what_keeps_the_ledger_from_being_settled(world: Callable[..., World]) -> None:
     under_test = world()
-    assert under_test.topics.settle(under_test.ledger)
+    assert under_test.topics.wait_until_readable(under_test.ledger)
     stuck = under_test.write(under_test.record(9), by=f"{under_test.sink}-other", commit=False)
-    assert not under_test.topics.settle(under_test.ledger)
+    assert not under_test.topics.wait_until_readable(under_test.ledger)
     stuck.abort_transaction(30)
-    assert under_test.topics.settle(under_test.ledger)
+    assert under_test.topics.wait_until_readable(under_test.ledger)
 
 
 @pytest.mark.parametrize("batches", [0, 3])

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from ckpt_stream import run_record
-from tests.kafka_io import produce
-from tests.streams import StreamUnderTest, copy
+from ckpt_stream.protocol.run_files import record_files
+from tests.support.kafka_io import produce
+from tests.support.streams import StreamUnderTest, copy
 
 pytestmark = pytest.mark.integration
 
@@ -97,17 +97,17 @@ def test_a_lost_checkpoint_of_a_stateless_stream_goes_on_from_the_ledger(spark: 
     # From now on it is a checkpoint like any other.
     assert under_test.drive(spark, copy)[0] == 0
     assert under_test.values() == ["a", "b", "c", "d", "e", "f"]
-    assert (under_test.checkpoint / run_record.ADOPTION).exists()
+    assert (under_test.checkpoint / record_files.ADOPTION).exists()
 
 
 def test_a_stream_that_starts_over_in_the_same_folder_knows_nothing_of_a_former_takeover(
     spark: Any, stream: Make
 ) -> None:
     under_test = stream()
-    under_test.files.write(run_record.ADOPTION, json.dumps({"format": 1, "query_id": "former", "batch": 7}))
+    under_test.files.write(record_files.ADOPTION, json.dumps({"format": 1, "query_id": "former", "batch": 7}))
     under_test.feed("a")
     assert under_test.drive(spark, copy)[0] == 0
-    assert not under_test.files.exists(run_record.ADOPTION)
+    assert not under_test.files.exists(record_files.ADOPTION)
 
 
 def test_a_stateful_stream_is_not_started_from_the_ledger(spark: Any, stream: Make) -> None:

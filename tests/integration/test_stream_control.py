@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
-from airflow_ckpt.streams.control import StreamControl
-from airflow_ckpt.streams.observe import Sources, look
-from airflow_ckpt.streams.preflight import PreflightRefused
+from airflow_ckpt.exceptions import PreflightRefused
 from airflow_ckpt.streams.stream import Stream
-from tests.streams import StreamUnderTest, copy
-from tests.waiting import wait_for
+from airflow_ckpt.supervision.control import StreamControl
+from airflow_ckpt.supervision.observing import look
+from airflow_ckpt.supervision.stream_access import StreamAccess
+from ckpt_stream.protocol.data_loss import LostRange
+from tests.support.streams import StreamUnderTest, copy
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -30,7 +32,7 @@ def declared(under_test: StreamUnderTest, **changes: Any) -> Stream:
 
 
 def control_of(under_test: StreamUnderTest, **changes: Any) -> StreamControl:
-    sources = Sources(declared(under_test, **changes), under_test.files, under_test.kafka, None)
+    sources = StreamAccess(declared(under_test, **changes), under_test.files, under_test.kafka, None)
 
     def launch(order: Any) -> Any:
         raise AssertionError("nothing may be started")
@@ -47,7 +49,7 @@ def delete_until(under_test: StreamUnderTest, offset: int) -> None:
         future.result(30)
 
 
-def test_a_resume_is_refused_when_unread_records_are_gone_and_says_which(
+def test_a_resume_is_refused_when_unread_records_are_gone_and_names_them(
     stream: Callable[..., StreamUnderTest], spark: Any
 ) -> None:
     under_test = stream("copy_topic")
@@ -59,16 +61,17 @@ def test_a_resume_is_refused_when_unread_records_are_gone_and_says_which(
     delete_until(under_test, 15)
     with pytest.raises(PreflightRefused) as refused:
         control_of(under_test).submit()
-    assert "the checkpoint goes on at offset 10, the topic begins at 15" in str(refused.value)
-    assert "5 offsets (10 to 14) were deleted before they were read" in str(refused.value)
-    # The driver itself would not go on either, unless somebody has accepted the loss.
+    lost = [one for finding in refused.value.findings for one in finding.lost]  # type: ignore[attr-defined]
+    assert lost == [LostRange(under_test.source, 0, 10, 15)]
+    assert "5 offsets (10 to 14)" in str(refused.value)
+    # The driver refuses too, unless a user has accepted the loss.
     assert under_test.drive(spark, copy)[0] == 1
     loss = {"topic": under_test.source, "partition": 0, "start": 10, "end": 15}
     assert under_test.drive(spark, copy, accepted_loss=[loss])[0] == 0
     assert len(under_test.values()) == 25
 
 
-def test_retention_that_is_about_to_pass_unread_records_is_told_with_the_time_left(
+def test_preflight_names_the_time_left_before_retention_deletes_unread_records(
     stream: Callable[..., StreamUnderTest], spark: Any, admin: Any
 ) -> None:
     from confluent_kafka import Producer
@@ -96,16 +99,16 @@ def test_preflight_finds_what_the_driver_would_refuse(
     under_test.feed("a", "b")
     assert under_test.drive(spark, copy)[0] == 0
     elsewhere = control_of(under_test).stream.but(checkpoint=str(tmp_path / "another"))
-    from airflow_ckpt.checkpoint.files import FsspecFiles
+    from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 
-    sources = Sources(elsewhere, FsspecFiles(elsewhere.checkpoint), under_test.kafka, None)
+    sources = StreamAccess(elsewhere, FsspecFiles(elsewhere.checkpoint), under_test.kafka, None)
     found = StreamControl(sources, lambda order: None, "a test").preflight()  # type: ignore[arg-type,return-value]
     assert [f.kind for f in found if f.unsafe] == ["ledger"]
     assert "ForeignLedger" in found[0].what
     timeouts = [f.kind for f in control_of(under_test, transaction_timeout="20 minutes").preflight() if f.unsafe]
     assert timeouts == ["transaction_timeout"]
     gone = control_of(under_test).stream.but(source=under_test.source, sink="there-is-no-such-topic")
-    sources = Sources(gone, under_test.files, under_test.kafka, None)
+    sources = StreamAccess(gone, under_test.files, under_test.kafka, None)
     missing = StreamControl(sources, lambda order: None, "a test").preflight()  # type: ignore[arg-type,return-value]
     assert "topic_missing" in [f.kind for f in missing]
 
@@ -119,17 +122,17 @@ def test_a_stream_whose_broker_is_frozen_is_stalled_and_one_without_input_is_idl
     under_test.feed("a", "b", "c")
     running = under_test.start()
     try:
-        sources = Sources(declared(under_test, stall_after="3 s"), under_test.files, under_test.kafka, None)
+        sources = StreamAccess(declared(under_test, stall_after="3 s"), under_test.files, under_test.kafka, None)
         wait_for(lambda: under_test.last_batch("commits") == 0, "the first batch", seconds=120)
         idle = wait_for(lambda: (s := look(sources, lag_seconds=True)).state == "IDLE" and s, "IDLE", seconds=30)
         assert idle.lag_records == 0
         assert idle.lag_seconds == 0.0
-        # However long nothing comes: without input it is idle and never stalled.
+        # Without input it is idle and never stalled, however long that lasts.
         wait_for(lambda: (look(sources).age_seconds or 0) > 4, "time to pass")
         assert look(sources).state == "IDLE"
 
         breakable_kafka.freeze(1)
-        # Until now it was known to wait for input; from now on nothing says so any more.
+        # Until now it was known to wait for input; from now on that is unknown.
         stalled = wait_for(lambda: (s := look(sources)).state == "STALLED" and s, "STALLED", seconds=60)
         assert "nothing was committed for" in stalled.reason
         breakable_kafka.thaw(1)

@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from airflow_ckpt.checkpoint.files import FsspecFiles
-from airflow_ckpt.verify.recompute import verdict_of
+from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
+from airflow_ckpt.verify.recompute_verdict import verdict_of
+from airflow_ckpt.verify.subject import Subject
 from airflow_ckpt.verify.verdict import CLEAN, UNKNOWN, VIOLATED, Verdict
-from airflow_ckpt.verify.verification import Range, Subject, verify
-from ckpt_stream import run_record
-from ckpt_stream.checksum import AUDIT_HEADER
-from ckpt_stream.recompute import recompute
-from tests.integration.test_verify import Written, kinds, rows
-from tests.streams import StreamUnderTest, copy
+from airflow_ckpt.verify.verification import verify
+from ckpt_stream.protocol.ledger.checksum import AUDIT_HEADER
+from ckpt_stream.protocol.run_files import record_files
+from ckpt_stream.protocol.verification.consistent_cut import BatchRange
+from ckpt_stream.verify.recompute import recompute
+from tests.support.streams import StreamUnderTest, copy
+from tests.support.written_sink import Written, kinds, rows
 
 pytestmark = pytest.mark.integration
 
@@ -45,8 +47,8 @@ def test_a_stream_that_went_on_from_its_ledger_is_clean_at_every_depth(
     assert len(verdict.queries) == 2
     recomputed = verdict_of(json.dumps(recompute(spark, under_test.config(), copy)))
     assert recomputed.verdict == CLEAN, recomputed.findings
-    assert recomputed.sink_committed == 80, "what the lost checkpoint's query wrote is not its business"
-    files.remove(run_record.ADOPTION)
+    assert recomputed.sink_committed == 80, "what the lost checkpoint's query wrote is not counted"
+    files.remove(record_files.ADOPTION)
     texts = {f.kind: f.what for f in verify(subject, depth="ledger").findings}
     assert set(texts) <= {"foreign_ledger"}, "the ledger itself may say so"
 
@@ -56,11 +58,11 @@ def sink(request: pytest.FixtureRequest, kafka: Any) -> Written:
     return Written(kafka.client_config(), audit=request.param, lanes=2)
 
 
-def adopted(sink: Written, fault: Callable[[Written], None] | None = None, era: int = 0) -> Verdict:
+def adopted(sink: Written, fault: Callable[[Written], None] | None = None, query_index: int = 0) -> Verdict:
     """Two queries with three batches each; one batch 1 gets the fault's place."""
     for query in ("q", "q2"):
         sink.batch(rows(20))
-        if fault is not None and (query == "q2") == bool(era):
+        if fault is not None and (query == "q2") == bool(query_index):
             fault(sink)
         else:
             sink.batch(rows(20, 20))
@@ -77,9 +79,9 @@ def test_batches_of_the_same_numbers_are_told_apart(sink: Written) -> None:
     assert [(b.query, b.batch, b.found) for b in verdict.batches[2:4]] == [("q", 2, 20), ("q2", 0, 20)]
     assert verdict.queries == [{"query_id": "q", "first": 0, "last": 2}, {"query_id": "q2", "first": 0, "last": 2}]
     assert verdict.verified_until == {"batch": 2, "query_id": "q2"}
-    assert sink.verdict(batches=Range(after=0)).sink_committed == 40, "a number is one of the newest query"
-    assert sink.verdict(batches=Range(after=0, query="q")).sink_committed == 100
-    assert sink.verdict(batches=Range(after=2, query="q", until=0)).sink_committed == 20
+    assert sink.verdict(batches=BatchRange(after=0)).sink_committed == 40, "a number is one of the newest query"
+    assert sink.verdict(batches=BatchRange(after=0, query="q")).sink_committed == 100
+    assert sink.verdict(batches=BatchRange(after=2, query="q", until=0)).sink_committed == 20
 
 
 def lose_one(sink: Written) -> None:
@@ -94,16 +96,16 @@ def double_one(sink: Written) -> None:
     producer.flush()
 
 
-@pytest.mark.parametrize("era", [0, 1], ids=["before", "after"])
+@pytest.mark.parametrize("query_index", [0, 1], ids=["before", "after"])
 @pytest.mark.parametrize(
     ("fault", "by_name", "by_sum"), [(lose_one, "lost", "lost"), (double_one, "duplicate", "surplus")]
 )
 def test_a_fault_is_found_in_the_right_batch_of_the_right_query(
-    sink: Written, fault: Callable[[Written], None], by_name: str, by_sum: str, era: int
+    sink: Written, fault: Callable[[Written], None], by_name: str, by_sum: str, query_index: int
 ) -> None:
-    verdict = adopted(sink, fault, era)
+    verdict = adopted(sink, fault, query_index)
     assert verdict.verdict == VIOLATED
-    query = ("q", "q2")[era]
+    query = ("q", "q2")[query_index]
     assert [(f.kind, f.query, f.batch) for f in verdict.findings] == [(by_name if sink.audit else by_sum, query, 1)]
     assert f"of query {query}" in verdict.findings[0].what
 
@@ -132,14 +134,14 @@ def test_what_compaction_took_from_the_query_before_is_forgotten_and_not_torn(si
     assert (verdict.verdict, kinds(verdict)) == (UNKNOWN, {"ledger_history"}), verdict.findings
     assert (verdict.findings[0].query, verdict.findings[0].batch) == ("q", 2)
     assert verdict.sink_committed == 80, "what the ledger remembers is verified"
-    assert sink.verdict(batches=Range(after=1, query="q")).verdict == CLEAN
-    assert sink.verdict(batches=Range(after=-1)).verdict == CLEAN
+    assert sink.verdict(batches=BatchRange(after=1, query="q")).verdict == CLEAN
+    assert sink.verdict(batches=BatchRange(after=-1)).verdict == CLEAN
     # Of a batch that the second query has not come to, nothing was replaced.
     sink.batch(rows(20, 40), forget=[b"0/3"])
     assert "torn_batch" in kinds(sink.verdict())
 
 
-def test_a_query_of_which_nothing_is_left_accuses_nobody(sink: Written) -> None:
+def test_a_query_of_which_nothing_is_left_is_no_violation(sink: Written) -> None:
     sink.batch(rows(20))
     sink.batch(rows(20, 20))
     sink.take_over("q2")
@@ -150,7 +152,7 @@ def test_a_query_of_which_nothing_is_left_accuses_nobody(sink: Written) -> None:
     assert (verdict.verdict, kinds(verdict)) == (UNKNOWN, {"ledger_history"}), verdict.findings
     assert (verdict.findings[0].query, verdict.findings[0].batch) == ("q3", 0)
     sink.batch(rows(10, 10))
-    assert sink.verdict(batches=Range(after=0)).verdict == CLEAN
+    assert sink.verdict(batches=BatchRange(after=0)).verdict == CLEAN
 
 
 def checkpoint(folder: Path, query: str, committed: int, adopted: dict[str, Any] | None = None) -> FsspecFiles:
@@ -160,7 +162,7 @@ def checkpoint(folder: Path, query: str, committed: int, adopted: dict[str, Any]
         files.write(f"offsets/{number}", "v1")
         files.write(f"commits/{number}", "v1")
     if adopted is not None:
-        files.write(run_record.ADOPTION, json.dumps({"format": 1, **adopted}))
+        files.write(record_files.ADOPTION, json.dumps({"format": 1, **adopted}))
     return files
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_ckpt.checkpoint.files import FsspecFiles
+from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 from airflow_ckpt.checkpoint.runs import current_run, run_names
-from ckpt_stream import look_again
-from ckpt_stream.look_again import Unreadable
-from ckpt_stream.run_record import FAILED, FINISHED, RUNNING, STOPPED, Failure, RunRecord
+from ckpt_stream.errors import Unreadable
+from ckpt_stream.protocol.run_files import unfinished_files
+from ckpt_stream.protocol.run_files.run_record import FAILED, FINISHED, RUNNING, STOPPED, Failure, RunRecord
 
 pytestmark = pytest.mark.unit
 
@@ -91,7 +91,7 @@ def test_a_newest_run_that_is_being_written_is_waited_for(tmp_path: Path, torn: 
 def test_a_newest_run_that_stays_unreadable_is_neither_none_nor_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(look_again, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(unfinished_files, "PATIENCE_SECONDS", 0)
     files = folder_with(tmp_path, STOPPED, RUNNING)
     files.write("_ckpt/runs/20260101-x.json", "")
     with pytest.raises(Unreadable, match="20260101-x"):

@@ -14,18 +14,22 @@ import fsspec
 import pytest
 from botocore.exceptions import ClientError
 
-from airflow_ckpt.checkpoint.files import FsspecFiles
+from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 from airflow_ckpt.checkpoint.locations import for_airflow, open_files, readable
-from airflow_ckpt.checkpoint.reader import read_checkpoint
 from airflow_ckpt.checkpoint.runs import current_run, read_run, run_names
 from airflow_ckpt.checkpoint.state import read_state
 from airflow_ckpt.exceptions import CkptError
-from airflow_ckpt.runners.base import DriverState, Handle
-from airflow_ckpt.streams.intent import SubmitIntent, write_intent
-from airflow_ckpt.streams.observe import Sources, look
-from airflow_ckpt.streams.restarts import claim, read_history
+from airflow_ckpt.streams.driver_state import DriverState, Handle
 from airflow_ckpt.streams.stream import Stream
-from ckpt_stream.run_record import FINISHED, RUNNING, STOP, RunRecord, is_stop_for, now, stop_request
+from airflow_ckpt.streams.submit_intent import SubmitIntent
+from airflow_ckpt.supervision.intent_files import write_intent
+from airflow_ckpt.supervision.observing import look
+from airflow_ckpt.supervision.stream_access import StreamAccess
+from ckpt_stream.protocol.checkpoint.checkpoint_reader import read_checkpoint
+from ckpt_stream.protocol.run_files.record_files import STOP, now
+from ckpt_stream.protocol.run_files.restart_entries import RestartEntry, claim, read_history
+from ckpt_stream.protocol.run_files.run_record import FINISHED, RUNNING, RunRecord
+from ckpt_stream.protocol.run_files.stop_requests import asks_to_stop, stop_request
 
 pytestmark = pytest.mark.integration
 
@@ -126,7 +130,7 @@ def test_a_stop_request_in_s3_reaches_the_run(files: FsspecFiles) -> None:
     assert files.exists(STOP)
     text = files.read(STOP)
     assert text is not None
-    assert is_stop_for(text, record)
+    assert asks_to_stop(text, record)
 
 
 WRITES = 2000
@@ -156,7 +160,7 @@ def looks_at_a_run_that_is_written_all_the_time(
     )
     write_intent(files, intent)
     stream = Stream(name="orders", application="orders.py", checkpoint=CHECKPOINT, source="in", sink="out")
-    sources = Sources(stream, files, None, LivingDriver())  # type: ignore[arg-type]
+    sources = StreamAccess(stream, files, None, LivingDriver())  # type: ignore[arg-type]
     told: Counter[str] = Counter()
     written = threading.Event()
 
@@ -206,7 +210,8 @@ def test_of_two_who_claim_a_restart_in_s3_at_once_one_gets_it(files: FsspecFiles
         got = []
         for n in range(rounds):
             together.wait(60)
-            got.append(claim(worker, "restart", f"{n} of {id(worker)}", f"driver {n}").number)
+            entry = RestartEntry(f"{n} of {id(worker)}", "a task", "FAILED", None, "away", None)
+            got.append(claim(worker, entry, f"driver {n}").number)
         return got
 
     with ThreadPoolExecutor(2) as threads:
@@ -251,10 +256,11 @@ def test_a_bucket_that_is_not_there_has_no_checkpoint(storage: Any, options: dic
 
 def test_an_s3_that_does_not_answer_is_one_error_that_names_the_checkpoint(options: dict[str, Any]) -> None:
     settings = {"connect_timeout": 1, "read_timeout": 1, "retries": {"max_attempts": 0}}
-    nobody = {**options, "client_kwargs": {**options["client_kwargs"], "endpoint_url": "http://127.0.0.1:9"}}
-    files = open_files(CHECKPOINT, options={**nobody, "config_kwargs": settings})
-    with pytest.raises(CkptError, match=f"{CHECKPOINT} could not be read"), readable(CHECKPOINT):
+    unreachable = {**options, "client_kwargs": {**options["client_kwargs"], "endpoint_url": "http://127.0.0.1:9"}}
+    files = open_files(CHECKPOINT, options={**unreachable, "config_kwargs": settings})
+    with pytest.raises(CkptError, match=CHECKPOINT) as refusal, readable(CHECKPOINT):
         read_checkpoint(files)
+    assert refusal.value.kind == "unreadable"
 
 
 def test_the_location_is_the_one_that_fsspec_knows() -> None:

@@ -1,4 +1,4 @@
-"""`airflow-ckpt demo` around the play: its last line, its exit code, and who is left running."""
+"""`airflow-ckpt demo` around the demo itself: its last line, its exit code, and what it leaves running."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_ckpt.cli import app
-from airflow_ckpt.demo import play as play_module
+from airflow_ckpt.demo import run_demo
 from airflow_ckpt.exceptions import StackError
 from airflow_ckpt.local import stack
 
@@ -29,19 +29,19 @@ FIGURES = {
 
 
 class World:
-    """The stack is up while the play is on; `downs` are the homes that were taken down."""
+    """The stack is up while the demo runs; `downs` are the homes that were taken down."""
 
     def __init__(self, folder: Path) -> None:
         self.home = folder / "stack-demo"
         self.downs: list[Path] = []
         self.result: Any = "PASS"
 
-    def play(self, home: Path, say: Any, progress: Any) -> dict[str, Any]:
+    def run_demo(self, home: Path, announce: Any, progress: Any) -> dict[str, Any]:
         assert home == self.home
         assert self.downs == [home], "an earlier demo may still be up"
         assert not home.exists(), "and its data would count"
         home.mkdir()
-        say("playing")
+        announce("running")
         if isinstance(self.result, BaseException):
             raise self.result
         (home / "made.html").write_text("<html>")
@@ -57,9 +57,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     world.home.mkdir()
     airflow = SimpleNamespace(url="http://127.0.0.1:1", username="admin", password="hunter2")
     monkeypatch.setenv("AIRFLOW_CKPT_HOME", str(tmp_path / "stack"))
-    monkeypatch.setattr(play_module, "play", world.play)
+    monkeypatch.setattr(run_demo, "run_demo", world.run_demo)
     monkeypatch.setattr(stack, "down", world.downs.append)
-    monkeypatch.setattr(stack, "_airflow", lambda home: airflow)
+    monkeypatch.setattr(stack, "airflow_of", lambda home: airflow)
     return world
 
 

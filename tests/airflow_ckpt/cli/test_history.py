@@ -10,8 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_ckpt.cli import app
-from ckpt_stream import look_again
-from ckpt_stream.run_record import FAILED, FINISHED, RESTARTS, RUNNING, STARTING, Failure, RunRecord, listing, now
+from ckpt_stream.protocol.run_files import unfinished_files
+from ckpt_stream.protocol.run_files.record_files import RESTARTS, list_to_json, now
+from ckpt_stream.protocol.run_files.run_record import FAILED, FINISHED, RUNNING, STARTING, Failure, RunRecord
 
 pytestmark = pytest.mark.unit
 
@@ -20,7 +21,7 @@ HISTORY = f"{RESTARTS}/00000001.json"
 
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look_again, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(unfinished_files, "PATIENCE_SECONDS", 0)
 
 
 NAMES = [f"2026010{day}T000000.000000-{day}" for day in range(1, 4)]
@@ -50,7 +51,7 @@ def checkpoint(tmp_path: Path) -> Path:
     ):
         write(tmp_path, made.path, made.to_json())
     restart = {"time": now(), "run": NAMES[1], "after_run": NAMES[0], "after_state": "FAILED", "reason": "Poison [x]"}
-    write(tmp_path, HISTORY, listing([restart]))
+    write(tmp_path, HISTORY, list_to_json([restart]))
     return tmp_path
 
 
@@ -76,7 +77,7 @@ def test_each_run_is_shown_with_what_became_of_it(checkpoint: Path) -> None:
     assert "FINISHED" in finished
     assert "34,567" in finished
     assert "RUNNING" in running
-    assert "heard of" in running
+    assert "heartbeat" in running
 
 
 def test_the_states_of_each_run_and_the_restarts_are_shown(checkpoint: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_ckpt import __version__
-from tests.leftovers import processes_of
+from tests.support.leftovers import processes_of
 
 PROGRAM = Path(sys.executable).with_name("airflow-ckpt")
 

@@ -1,4 +1,4 @@
-"""`airflow-ckpt resume` on a checkpoint whose `_ckpt` folder was written by somebody else: nothing of it is run."""
+"""`airflow-ckpt resume` on a checkpoint whose `_ckpt` folder was written by another user: nothing of it is run."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from airflow_ckpt.checkpoint.files import FsspecFiles
+from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 from airflow_ckpt.cli import app
 from airflow_ckpt.cli.work_folder import work_folder
-from airflow_ckpt.kafka.offsets import Ends
-from airflow_ckpt.runners.base import ENDED, DriverState
-from airflow_ckpt.runners.noted_launch import note_launch
+from airflow_ckpt.runners.launch_note import save_launch
 from airflow_ckpt.runners.private_files import write_private
 from airflow_ckpt.runners.process import ProcessRunner
-from airflow_ckpt.streams import control, observe
-from airflow_ckpt.streams.preflight import Facts
+from airflow_ckpt.streams.driver_state import ENDED, DriverState
 from airflow_ckpt.streams.stream import Stream
-from ckpt_stream import look_again
-from ckpt_stream.run_record import Failure, RunRecord
-from tests.waiting import wait_for
+from airflow_ckpt.supervision import control, source_position
+from ckpt_stream.protocol.run_files import unfinished_files
+from ckpt_stream.protocol.run_files.run_record import Failure, RunRecord
+from ckpt_stream.protocol.topic_ends import TopicEnds
+from tests.airflow_ckpt.supervision.samples import start_with
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.unit
 
@@ -63,7 +63,7 @@ def declaration(checkpoint: Path) -> Stream:
 
 
 def noted(checkpoint: Path, token: str, **more: Any) -> None:
-    """The intent beside the checkpoint, by whoever may write there."""
+    """The intent beside the checkpoint, written by a user who may write there."""
     document = {
         "format": 1, "token": token, "time": "2026-01-01T00:00:00+00:00", "by": "a task", "runner": "process", "handle": None,
         "killed": None, "failed": None, "stream": declaration(checkpoint).as_dict(), "number": 1, **more,
@@ -73,9 +73,14 @@ def noted(checkpoint: Path, token: str, **more: Any) -> None:
 
 @pytest.fixture
 def resume(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> Resume:
-    monkeypatch.setattr(observe, "read_lag", lambda *_, **__: ())
-    topic = Ends({0: 0}, {0: 1}, {0: 1})
-    monkeypatch.setattr(control, "gather", lambda _, status: Facts(status, source={"in": topic}))
+    monkeypatch.setattr(source_position, "shared_admin", lambda kafka: None)
+    monkeypatch.setattr(source_position, "source_ends", lambda *_: {})
+    topic = TopicEnds({0: 0}, {0: 1}, {0: 1})
+    monkeypatch.setattr(
+        control,
+        "read_start_conditions",
+        start_with(topics={"in": topic}),
+    )
 
     def resume(*words: str) -> Result:
         return CliRunner().invoke(app, ["resume", str(checkpoint), "--new-budget", "--wait", "0", *words])
@@ -109,8 +114,8 @@ def test_the_launch_of_this_machine_is_run_whatever_is_noted_beside_the_checkpoi
     folder = work / "t1"
     folder.mkdir(mode=0o700)
     stream = declaration(checkpoint)
-    write_private(folder / "stream.json", stream.document({"bootstrap.servers": "127.0.0.1:1"}, "t1"))
-    note_launch(folder, writes(ours), {}, stream.as_dict())
+    write_private(folder / "stream.json", json.dumps(stream.document({"bootstrap.servers": "127.0.0.1:1"}, "t1")))
+    save_launch(folder, writes(ours), {}, stream.as_dict())
     noted(
         checkpoint, "t1", command={"argv": writes(owned), "env": {"LD_PRELOAD": "/x"}, "folder": str(tmp_path)},
         stream={**stream.as_dict(), "application": "evil.py", "sink": "elsewhere"},
@@ -145,7 +150,7 @@ def test_the_work_folder_is_the_one_that_airflow_would_use(tmp_path: Path, monke
 def test_a_run_record_that_its_driver_died_writing_does_not_block_the_command_line(
     work: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(look_again, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(unfinished_files, "PATIENCE_SECONDS", 0)
     monkeypatch.setattr(ProcessRunner, "look", lambda *_: DriverState(ENDED, "exit code 137", 137))
     noted(checkpoint, "t1", handle={"kind": "process", "id": "7", "token": "t1", "details": {}})
     (checkpoint / "_ckpt/runs/20260101T000000.000000-t1.json").write_text("{")
@@ -166,7 +171,8 @@ def test_a_storage_that_is_away_is_one_line(
             if fail:
                 during.setattr(FsspecFiles, "names", fail)
             else:
-                during.setattr(control.StreamControl, "status", away)
+                during.setattr(control, "look", away)
+                during.setattr(control, "look_before_start", away)
             told = CliRunner().invoke(app, [command, str(checkpoint)])
         assert (told.exit_code, told.stderr.count("\n")) == (1, 1), told.exception
         assert str(checkpoint) in told.stderr

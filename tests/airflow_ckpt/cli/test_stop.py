@@ -11,12 +11,11 @@ from typer.testing import CliRunner
 
 from airflow_ckpt.cli import app, status, stop
 from airflow_ckpt.exceptions import CkptError
-from airflow_ckpt.streams import control as control_module
-from airflow_ckpt.streams.preflight import Facts
-from ckpt_stream import run_record as records
-from ckpt_stream.run_record import Failure
-from tests.airflow_ckpt.streams.fakes import Deployment, kinds
-from tests.airflow_ckpt.streams.samples import a_stream
+from airflow_ckpt.supervision import control as control_module
+from ckpt_stream.protocol.run_files import record_files
+from ckpt_stream.protocol.run_files.run_record import Failure
+from tests.airflow_ckpt.supervision.fakes import Deployment, kinds
+from tests.airflow_ckpt.supervision.samples import a_stream, start_with
 
 pytestmark = pytest.mark.unit
 
@@ -24,9 +23,13 @@ pytestmark = pytest.mark.unit
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     made = Deployment(tmp_path, a_stream(checkpoint=str(tmp_path)))
-    monkeypatch.setattr(control_module, "gather", lambda _, status: Facts(status, source={"orders_in": None}))
+    monkeypatch.setattr(
+        control_module,
+        "read_start_conditions",
+        start_with(topics={"orders_in": None}),
+    )
     monkeypatch.setattr(control_module, "check", lambda *_: [])
-    monkeypatch.setattr(status, "control_for", lambda *_: made.control("ann@desk"))
+    monkeypatch.setattr(status, "control_to_look", lambda *_: made.control("ann@desk"))
     for command in (stop, status):
         monkeypatch.setattr(command, "control_to_start", lambda *_: (made.control("ann@desk"), None))
     return made
@@ -58,7 +61,7 @@ def test_a_failed_stream_is_stopped_by_one_command_and_started_again_by_another(
     assert (len(world.runner.started), kinds(world)) == (2, ["submit", "submit"])
 
 
-def test_a_stop_tells_what_it_did(world: Deployment) -> None:
+def test_a_stop_says_what_it_did(world: Deployment) -> None:
     assert as_json("stop", "stream") == {
         "run": None, "state": "NEW", "before": "NEW", "requested": False, "reason": "it was never started",
     }  # fmt: skip
@@ -67,9 +70,9 @@ def test_a_stop_tells_what_it_did(world: Deployment) -> None:
     assert run("stop", "stream", "--wait", "0")[0] == 0
     assert "requested by ann@desk" in run("status", "stream")[1]
     world.says("STOPPED")
-    told = as_json("stop", "stream")
-    assert (told["state"], told["before"], told["requested"]) == ("STOPPED", "STOPPED", False)
-    assert "ann@desk" in told["reason"]
+    value = as_json("stop", "stream")
+    assert (value["state"], value["before"], value["requested"]) == ("STOPPED", "STOPPED", False)
+    assert "ann@desk" in value["reason"]
 
 
 def test_the_advice_for_a_stream_that_was_started_by_hand_names_no_command_that_cannot_work(
@@ -83,28 +86,28 @@ def test_the_advice_for_a_stream_that_was_started_by_hand_names_no_command_that_
     assert (str(missing) in out, "--new-budget" in out) == (True, False)
 
 
-def test_a_stop_that_is_not_obeyed_yet_can_be_withdrawn(world: Deployment) -> None:
+def test_a_stop_that_the_driver_has_not_begun_can_be_withdrawn(world: Deployment) -> None:
     world.control().submit()
     world.says("STARTING", "RUNNING")
     world.control("bob").request_stop()
-    told = as_json("stop", "stream", "--cancel")
-    assert (told["state"], told["withdrawn"], told["stopping"]) == ("RUNNING", True, False)
-    assert world.files.read(records.STOP) is None
+    value = as_json("stop", "stream", "--cancel")
+    assert (value["state"], value["withdrawn"], value["stopping"]) == ("RUNNING", True, False)
+    assert world.files.read(record_files.STOP) is None
     assert not as_json("stop", "stream", "--cancel")["withdrawn"]
     world.fails(ago=20)
     world.control("bob").request_stop()
-    told = as_json("stop", "stream", "--cancel")
-    assert (told["before"], told["state"], told["withdrawn"]) == ("STOPPED", "FAILED", True)
+    value = as_json("stop", "stream", "--cancel")
+    assert (value["before"], value["state"], value["withdrawn"]) == ("STOPPED", "FAILED", True)
 
 
-def test_a_stop_that_the_driver_has_taken_up_cannot_be_withdrawn(world: Deployment, slept: list[float]) -> None:
+def test_a_stop_that_the_driver_has_begun_cannot_be_withdrawn(world: Deployment, slept: list[float]) -> None:
     world.control().submit()
     record = world.says("STARTING", "RUNNING")
     world.control("bob").request_stop()
     record.stopping = True
     world.files.write(record.path, record.to_json())
     code, out = run("stop", "stream", "--cancel")
-    assert (code, "bob" in out, "taken up" in out) == (1, False, True)
+    assert (code, "bob" in out, "stopping" in out) == (1, False, True)
 
 
 @pytest.mark.parametrize("message", ["Connection to broker/[/10.0.0.1:9092] failed", "expected [/] or [bold]"])
@@ -114,7 +117,7 @@ def test_a_status_shows_a_failure_as_it_is(world: Deployment, message: str) -> N
     assert message in run("status", "stream")[1]
 
 
-def test_a_driver_that_does_not_obey_in_time_is_told_by_the_exit_code(world: Deployment) -> None:
+def test_the_exit_code_shows_that_the_driver_has_not_stopped_in_time(world: Deployment) -> None:
     world.control().submit()
     world.says("STARTING", "RUNNING")
     assert run("stop", "stream", "--wait", "0.01")[0] == 1

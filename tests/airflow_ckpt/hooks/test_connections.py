@@ -12,8 +12,8 @@ from airflow.sdk import Connection
 from airflow.sdk.bases.hook import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_ckpt.exceptions import BadConnection
 from airflow_ckpt.hooks.connections import (
-    BadConnection,
     Connections,
     SparkTarget,
     kafka_settings,
@@ -25,7 +25,7 @@ from airflow_ckpt.hooks.settings import read_settings
 from airflow_ckpt.hooks.stream import StreamHook, make_runner
 from airflow_ckpt.runners.process import ProcessRunner
 from airflow_ckpt.runners.yarn import YarnRunner
-from tests.airflow_ckpt.streams.samples import a_stream
+from tests.airflow_ckpt.supervision.samples import a_stream
 
 pytestmark = pytest.mark.unit
 
@@ -100,7 +100,7 @@ def test_a_spark_connection_that_cannot_work_is_refused_with_its_name(values: di
 
 def test_a_standalone_cluster_cannot_run_a_python_driver_and_that_is_said() -> None:
     target = SparkTarget("spark://m:7077", "cluster")
-    with pytest.raises(BadConnection, match="Set deploy-mode to client"):
+    with pytest.raises(BadConnection, match=r"deploy-mode.*\bclient\b"):
         _ = target.runner
 
 
@@ -172,9 +172,9 @@ def test_the_hook_joins_a_stream_with_its_connections(
     stream = a_stream(checkpoint=f"file://{tmp_path}")
     control = get(StreamHook(stream, "dag.task run"))
     assert (control.stream, control.by) == (stream, "dag.task run")
-    assert control.sources.kafka == {"bootstrap.servers": "k:9092", "sasl.username": "u", "sasl.password": "hunter2"}
+    assert control.access.kafka == {"bootstrap.servers": "k:9092", "sasl.username": "u", "sasl.password": "hunter2"}
     assert isinstance(control.runner, ProcessRunner)
-    assert control.sources.files.root == str(tmp_path)
+    assert control.access.files.root == str(tmp_path)
 
 
 @pytest.mark.parametrize("get", [StreamHook.get_conn, with_await])
@@ -184,7 +184,7 @@ def test_an_unknown_connection_is_an_error_with_the_command_that_adds_it(
 ) -> None:
     """Airflow's own Spark hook would take YARN instead."""
     del known[name]
-    with pytest.raises(BadConnection, match=rf"{name}.*stream 'orders' was not found.*airflow connections add {name}"):
+    with pytest.raises(BadConnection, match=rf"{name}.*'orders'.*airflow connections add {name}"):
         get(StreamHook(a_stream()))
 
 

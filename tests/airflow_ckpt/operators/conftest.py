@@ -13,7 +13,7 @@ from tests.airflow_ckpt.operators.fakes import FakeControl, Play
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
-    """The stream shows these statuses to whoever connects to it."""
+    """Every connection to the stream shows these statuses."""
 
     def play(*statuses: StreamStatus | str, plans: Any = ()) -> FakeControl:
         control = FakeControl(*statuses)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
-from airflow_ckpt.operators.base import SHORT_PAUSE, StreamOperator
-from airflow_ckpt.runners.base import Handle
-from airflow_ckpt.streams.control import ResumePlan
+from airflow_ckpt.operators.base import StreamOperator
+from airflow_ckpt.operators.waiting import SHORT_PAUSE
+from airflow_ckpt.streams.driver_state import Handle
+from airflow_ckpt.streams.observation import Observation
 from airflow_ckpt.streams.status import StreamStatus
+from airflow_ckpt.supervision.control import ResumePlan
+from airflow_ckpt.supervision.observing import LookBeforeStart
 from airflow_ckpt.triggers.progress import CheckpointProgressTrigger
-from tests.airflow_ckpt.streams.samples import a_status, a_stream
+from tests.airflow_ckpt.supervision.samples import a_status, a_stream
 
 Play = Callable[..., "FakeControl"]
 NOW = ResumePlan("start", "restart 1 of 3")
@@ -40,6 +44,9 @@ class FakeControl:
     def status(self) -> StreamStatus:
         return self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
 
+    def look_before_start(self) -> LookBeforeStart:
+        return LookBeforeStart(Observation(datetime.now(UTC)), self.status())
+
     def source_ends(self) -> dict[str, dict[str, int]]:
         return {"orders_in": {"0": 100}}
 
@@ -58,8 +65,8 @@ class FakeControl:
             raise plan
         return plan
 
-    def resume(self, status: StreamStatus, *, allow: Sequence[str] = ()) -> StreamStatus:
-        self.did.append(("resume", status.state, tuple(allow)))
+    def resume(self, look: LookBeforeStart, *, allow: Sequence[str] = ()) -> StreamStatus:
+        self.did.append(("resume", look.status.state, tuple(allow)))
         if self.refusal:
             raise self.refusal
         return a_status("STARTING")

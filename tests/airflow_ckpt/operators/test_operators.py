@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,25 +14,23 @@ from airflow.sdk.bases.notifier import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
 
-from airflow_ckpt.checkpoint.files import FsspecFiles
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import CkptError, GivenUp
 from airflow_ckpt.links.spark_ui import SparkUiLink, XCom
-from airflow_ckpt.notifications import tell as tell_module
-from airflow_ckpt.operators import verify as verify_module
-from airflow_ckpt.operators.base import HISTORY_KEY, STATUS_KEY, StreamOperator
+from airflow_ckpt.notifications import events as events_module
+from airflow_ckpt.operators.base import StreamOperator
+from airflow_ckpt.operators.publishing import HISTORY_KEY, STATUS_KEY
 from airflow_ckpt.operators.resume import SparkStreamResumeOperator
 from airflow_ckpt.operators.stop import SparkStreamStopOperator
 from airflow_ckpt.operators.submit import SparkStreamSubmitOperator
 from airflow_ckpt.operators.supervise import SparkStreamSuperviseOperator
 from airflow_ckpt.operators.verify import ExactlyOnceVerifyOperator
-from airflow_ckpt.runners.base import Handle
 from airflow_ckpt.sensors.progress import CheckpointProgressSensor
-from airflow_ckpt.streams.control import GivenUp
+from airflow_ckpt.streams.driver_state import Handle
 from airflow_ckpt.streams.goal import Outcome
-from airflow_ckpt.streams.restart import FixedDelay
-from airflow_ckpt.verify.cut import Range
+from airflow_ckpt.streams.restart_strategies import FixedDelay
+from ckpt_stream.protocol.verification.consistent_cut import BatchRange
 from tests.airflow_ckpt.operators.fakes import NOW, FakeControl, Play, a_context, deferred, make
-from tests.airflow_ckpt.streams.samples import a_status, a_stream
+from tests.airflow_ckpt.supervision.samples import a_status, a_stream
 
 pytestmark = pytest.mark.unit
 
@@ -44,7 +41,7 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize(
     ("kind", "values", "words"),
     [
-        (SparkStreamSubmitOperator, {"stream": "orders"}, "must be a Stream, not of type str"),
+        (SparkStreamSubmitOperator, {"stream": "orders"}, "Stream.* str"),
         (SparkStreamSubmitOperator, {"wait_for": "ever"}, "nothing, started, first_batch"),
         (SparkStreamSubmitOperator, {"on_kill_action": "panic"}, "leave, stop, kill"),
         (SparkStreamSubmitOperator, {"timeout": "soon"}, "timeout"),
@@ -52,8 +49,8 @@ pytestmark = pytest.mark.unit
         (SparkStreamSuperviseOperator, {"when_done": "kill"}, "leave, stop"),
         (SparkStreamStopOperator, {"kill_after": "soon"}, "kill_after"),
         (ExactlyOnceVerifyOperator, {"depth": "deep"}, "ledger, sink, recompute"),
-        (ExactlyOnceVerifyOperator, {"since": "yesterday"}, "neither last nor start nor a batch number"),
-        (SparkStreamResumeOperator, {"restarts": 0}, "at least 1"),
+        (ExactlyOnceVerifyOperator, {"since": "yesterday"}, "since=.*last.*start"),
+        (SparkStreamResumeOperator, {"restarts": 0}, "restarts=0"),
     ],
 )
 def test_bad_arguments_are_refused_when_the_dag_is_parsed(kind: Any, values: dict[str, Any], words: str) -> None:
@@ -65,8 +62,8 @@ def test_bad_arguments_are_refused_when_the_dag_is_parsed(kind: Any, values: dic
     ("name", "rendered", "words"),
     [
         ("depth", "deep", "ledger, sink, recompute"),
-        ("since", "yesterday", "neither last nor start nor a batch number"),
-        ("since", "{{ never rendered }}", "was not rendered"),
+        ("since", "yesterday", "since=.*last.*start"),
+        ("since", "{{ never rendered }}", "since=.*never rendered"),
     ],
 )
 def test_a_form_that_asks_for_what_there_is_not_is_refused_when_the_task_runs(
@@ -84,19 +81,7 @@ def test_where_a_verification_begins_can_come_from_a_form(play: Play) -> None:
     for text, after in (("7", 6), ("0", None), ("start", None)):
         operator.since = text
         operator._check()
-        assert operator._range(None) == Range(after)
-
-
-def test_only_the_newest_verdicts_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_module, "KEEP_VERDICTS", 2)
-    files = FsspecFiles(str(tmp_path))
-    for name in ("20260101T1", "20260101T2", "20260101T3"):
-        for kind in ("json", "html"):
-            files.write(f"_ckpt/verdicts/{name}.{kind}", "x")
-    files.write("_ckpt/verdicts/0a1b2c.result", "of a job that runs")
-    make(ExactlyOnceVerifyOperator)._prune(SimpleNamespace(sources=SimpleNamespace(files=files)))
-    kept = ["0a1b2c.result"] + [f"20260101T{n}.{kind}" for n in (2, 3) for kind in ("html", "json")]
-    assert files.names("_ckpt/verdicts") == kept
+        assert operator._range(None) == BatchRange(after)
 
 
 @pytest.mark.parametrize(("verdict", "said"), [("violated", "violated"), ("unknown", "unverified")])
@@ -104,10 +89,10 @@ def test_a_verdict_that_is_not_clean_is_told_and_counted_once(
     monkeypatch: pytest.MonkeyPatch, verdict: str, said: str
 ) -> None:
     told, counted = [], []
-    monkeypatch.setattr(tell_module, "count", lambda event, stream: counted.append((event, stream)))
+    monkeypatch.setattr(events_module, "count", lambda event, stream: counted.append((event, stream)))
     operator = make(ExactlyOnceVerifyOperator, notify=lambda c: told.append(c["ckpt"]["event"]))
-    with pytest.raises(AirflowFailException, match=f"the verdict is {verdict}: one is there twice"):
-        operator._object(a_context(), verdict, {"findings": [{"what": "one is there twice"}]})
+    with pytest.raises(AirflowFailException, match=f"{verdict}.*DoubledRecord"):
+        operator._act_on(a_context(), verdict, {"findings": [{"what": "DoubledRecord"}]})
     assert (told, counted) == ([said], [(said, "orders")])
 
 
@@ -137,7 +122,7 @@ def job_of(control: FakeControl, outcome: str) -> dict[str, Any]:
     handle = Handle("process", "id", "token", {})
     control.start_job = lambda order: handle  # type: ignore[attr-defined]
     control.runner = SimpleNamespace(log_tail=lambda handle, lines: "its last line")  # type: ignore[attr-defined]
-    control.sources = SimpleNamespace(kafka={"bootstrap.servers": "k:1"}, files=SimpleNamespace(read=lambda _: None))  # type: ignore[attr-defined]
+    control.access = SimpleNamespace(kafka={"bootstrap.servers": "k:1"}, files=SimpleNamespace(read=lambda _: None))  # type: ignore[attr-defined]
     control.look_at_job = lambda *_: Outcome(outcome, "the job is RUNNING, and was not over in time")  # type: ignore[attr-defined]
     return handle.as_dict()
 
@@ -145,8 +130,9 @@ def job_of(control: FakeControl, outcome: str) -> dict[str, Any]:
 def test_a_job_that_is_not_over_in_time_does_not_go_on_beside_the_next_one(play: Play) -> None:
     control = play("RUNNING")
     job_of(control, "timeout")
-    with pytest.raises(CkptError, match="gave no result"):
+    with pytest.raises(CkptError) as failed:
         make(ExactlyOnceVerifyOperator, depth="recompute").execute(a_context())
+    assert failed.value.kind == "no_result"
     assert control.did == [("end_job", "token")]
 
 

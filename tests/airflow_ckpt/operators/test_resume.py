@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_ckpt.operators.base import SHORT_PAUSE
+from airflow_ckpt.exceptions import GivenUp
 from airflow_ckpt.operators.resume import SparkStreamResumeOperator
-from airflow_ckpt.streams.control import GivenUp
+from airflow_ckpt.operators.waiting import SHORT_PAUSE
 from tests.airflow_ckpt.operators.fakes import LATER, NOTHING, NOW, SOON, Play, a_context, deferred, event, make
-from tests.airflow_ckpt.streams.samples import a_status
+from tests.airflow_ckpt.supervision.samples import a_status
 
 pytestmark = pytest.mark.unit
 
@@ -68,7 +68,7 @@ def test_the_pause_of_the_strategy_is_spent_in_the_worker(play: Play, slept: lis
     assert (slept, control.did) == ([10.0], [("resume", "FAILED", ())])
 
 
-def test_a_stream_that_somebody_else_resumed_during_the_pause_is_left_alone(play: Play) -> None:
+def test_a_stream_that_another_task_resumed_during_the_pause_is_left_alone(play: Play) -> None:
     control = play("FAILED", "RUNNING", plans=[LATER, NOTHING])
     found = make(SparkStreamResumeOperator).execute(a_context())
     assert (found["resumed"], control.did) == (False, [])
@@ -84,7 +84,7 @@ def test_a_stream_that_breaks_again_before_its_first_commit_gets_what_the_strate
     control = play("FAILED", plans=[NOW, NOW, NOW, NOW, GivenUp("all 3 restarts are used")])
     told: list[str] = []
     operator = make(SparkStreamResumeOperator, notify=lambda c: told.append(c["ckpt"]["event"]))
-    with pytest.raises(AirflowFailException, match="all 3 restarts are used"):
+    with pytest.raises(AirflowFailException, match=r"\b3\b"):
         operator.execute(a_context())
     assert [done[0] for done in control.did] == ["resume", "resume"]
     assert told[-1] == "given_up"
@@ -92,7 +92,7 @@ def test_a_stream_that_breaks_again_before_its_first_commit_gets_what_the_strate
 
 def test_a_resume_that_may_restart_once_leaves_the_rest_to_the_next_one(play: Play) -> None:
     control = play("FAILED", plans=[NOW])
-    with pytest.raises(AirflowFailException, match="orders is FAILED"):
+    with pytest.raises(AirflowFailException, match=r"orders.*FAILED"):
         make(SparkStreamResumeOperator, restarts=1).execute(a_context())
     assert [done[0] for done in control.did] == ["resume"]
 

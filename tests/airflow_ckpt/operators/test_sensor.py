@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.sensors.progress import CheckpointProgressSensor
 from tests.airflow_ckpt.operators.fakes import Play, a_context, deferred, make
-from tests.airflow_ckpt.streams.samples import a_status
+from tests.airflow_ckpt.supervision.samples import a_status
 
 pytestmark = pytest.mark.unit
 
@@ -37,11 +37,11 @@ def test_the_sensor_fails_at_once_when_the_stream_has_failed(play: Play, slept: 
     play(a_status("FAILED", reason="LedgerLost: batch 3"))
     told: list[Any] = []
     operator = make(CheckpointProgressSensor, batches=3, notify=lambda c: told.append(c["ckpt"]))
-    with pytest.raises(AirflowFailException, match="orders is FAILED: LedgerLost: batch 3"):
+    with pytest.raises(AirflowFailException, match=r"FAILED.*LedgerLost: batch 3"):
         operator.execute(a_context())
     assert (slept, told[0]["event"], told[0]["stream"]) == ([], "failed", "orders")
 
 
 def test_a_sensor_that_waits_for_nothing_is_refused_when_the_dag_is_parsed() -> None:
-    with pytest.raises(CkptError, match="needs one of batches, batch, offsets, max_lag, drained"):
+    with pytest.raises(CkptError, match="batches, batch, offsets, max_lag, drained"):
         make(CheckpointProgressSensor)

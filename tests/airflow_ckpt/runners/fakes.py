@@ -34,12 +34,12 @@ class Answer:
 
 
 class Server:
-    """Answers with what `handle` returns; can fall silent, fail, or refuse."""
+    """Answers with what `handle` returns; can stop answering, fail, or refuse."""
 
     def __init__(self, handle: Callable[[Request], Answer]) -> None:
         self.handle = handle
         self.requests: list[Request] = []
-        #: What it says to everything, instead of an answer.
+        #: The answer to every request, instead of what `handle` returns.
         self.instead: Answer | None = None
         #: Set while it answers; cleared, it holds every request.
         self.answers = threading.Event()
@@ -84,7 +84,7 @@ class Server:
                     self.end_headers()
                     self.wfile.write(content.encode())
                 except ConnectionError:
-                    return  # whoever asked has lost patience
+                    return  # the client has closed the connection
 
             do_GET = do_PUT = do_POST = do_DELETE = _serve
 
@@ -105,7 +105,7 @@ def serving(handle: Callable[[Request], Answer]) -> Iterator[Server]:
 
 
 def submit(folder: Path, code: str, **env: str) -> Launch:
-    """A spark-submit that runs this Python code. `post(url, value)` tells the fake cluster of a driver."""
+    """A spark-submit that runs this Python code. `post(url, value)` adds a driver to the fake cluster."""
     secret = folder / "secret.properties"
     secret.write_text("password")
     prelude = (

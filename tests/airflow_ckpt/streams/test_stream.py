@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from airflow_ckpt.exceptions import CkptError
-from airflow_ckpt.streams.restart import ExponentialDelay, FixedDelay, NoRestart
-from airflow_ckpt.streams.stream import BadStream, Stream
-from ckpt_stream.config import from_json
-from tests.airflow_ckpt.streams.samples import a_stream
+from airflow_ckpt.exceptions import BadStream, CkptError
+from airflow_ckpt.streams.restart_strategies import ExponentialDelay, FixedDelay, NoRestart
+from airflow_ckpt.streams.stream import Stream
+from ckpt_stream.protocol.settings.config import from_json
+from tests.airflow_ckpt.supervision.samples import a_stream
 
 pytestmark = pytest.mark.unit
 
@@ -123,6 +123,11 @@ def test_times_may_be_written_in_three_ways() -> None:
     assert written[0] == written[1] == written[2]
 
 
+def test_settings_are_named_so_that_a_new_one_cannot_change_the_meaning_of_a_place() -> None:
+    with pytest.raises(TypeError):
+        Stream("orders", "orders.py", "file:///c", "orders_out", "orders_in")  # type: ignore[misc]
+
+
 def test_one_topic_may_be_written_without_a_list() -> None:
     assert a_stream(source="orders_in") == a_stream(source=["orders_in"]) == a_stream(source=("orders_in",))
 
@@ -182,13 +187,13 @@ def test_a_template_that_comes_out_empty_leaves_the_number_out() -> None:
 
 
 def test_a_number_that_comes_out_as_something_else_is_refused_by_name() -> None:
-    with pytest.raises(BadStream, match=r"lanes=\.\.\.\) came out of its template as 'many', which is no whole number"):
+    with pytest.raises(BadStream, match=r"lanes=\.\.\..*'many'"):
         a_stream(lanes="{{ n }}").rendered(rendering(n="many"))
 
 
 def test_what_a_template_hid_is_checked_when_it_is_rendered() -> None:
     stream = a_stream(source="{{ topic }}")
-    with pytest.raises(BadStream, match="read what it writes"):
+    with pytest.raises(BadStream, match="'orders_out'"):
         stream.rendered(rendering(topic="orders_out"))
 
 
@@ -207,22 +212,22 @@ def test_a_stream_without_templates_is_not_rendered() -> None:
         ({"checkpoint": None}, r"Stream\(checkpoint=\.\.\.\) must be a text"),
         ({"kafka_conn_id": ""}, r"kafka_conn_id"),
         ({"name": "a b"}, "letters, digits"),
-        ({"source": (), "source_pattern": None}, "either source .* or source_pattern"),
-        ({"source_pattern": "x.*"}, "either source .* or source_pattern"),
-        ({"source": (), "source_pattern": "orders_.*"}, "read what it writes"),
-        ({"sink": "orders_in"}, "read what it writes"),
-        ({"malformed": "dead_letter"}, "needs dead_letter_topic"),
-        ({"start": "timestamp"}, "needs start_timestamp_ms"),
-        ({"start": "explicit"}, "needs start_offsets"),
-        ({"start": "yesterday"}, "none of group, earliest"),
-        ({"stop_at": {"other": {"0": 1}}}, "not in source"),
-        ({"lanes": 0}, "lanes=0 must be a whole number of at least 1"),
-        ({"lanes": "4"}, "lanes='4' must be a whole number"),
+        ({"source": (), "source_pattern": None}, r"\bsource\b.*\bsource_pattern\b"),
+        ({"source_pattern": "x.*"}, r"\bsource\b.*\bsource_pattern\b"),
+        ({"source": (), "source_pattern": "orders_.*"}, r"'orders_\.\*'.*orders_out"),
+        ({"sink": "orders_in"}, "'orders_in'"),
+        ({"malformed": "dead_letter"}, "dead_letter_topic"),
+        ({"start": "timestamp"}, "start_timestamp_ms"),
+        ({"start": "explicit"}, "start_offsets"),
+        ({"start": "yesterday"}, "yesterday.*group, earliest"),
+        ({"stop_at": {"other": {"0": 1}}}, r"stop_at.*\bother\b"),
+        ({"lanes": 0}, r"lanes=0\b.*\b1\b"),
+        ({"lanes": "4"}, "lanes='4'"),
         ({"guarantee": "maybe"}, "exactly_once, at_least_once"),
-        ({"runner": "mesos"}, "none of auto, process, yarn, kubernetes"),
+        ({"runner": "mesos"}, "mesos.*auto, process, yarn, kubernetes"),
         ({"restart": "always"}, r"NoRestart\(\), FixedDelay\(\)"),
-        ({"start_timeout": None}, r"start_timeout=None is not a length of time"),
-        ({"trigger_interval": None}, r"trigger_interval=None is not a length of time"),
+        ({"start_timeout": None}, "start_timeout=None"),
+        ({"trigger_interval": None}, "trigger_interval=None"),
     ],
 )
 def test_a_bad_combination_is_refused_at_once_with_what_to_write(settings: dict[str, Any], words: str) -> None:
@@ -237,7 +242,7 @@ def test_a_length_of_time_that_is_none_is_refused_by_name(settings: dict[str, An
 
 
 def test_what_can_be_checked_is_checked_although_something_else_is_a_template() -> None:
-    with pytest.raises(CkptError, match="none of auto"):
+    with pytest.raises(CkptError, match=r"mesos.*auto, process"):
         a_stream(source="{{ topic }}", runner="mesos")
 
 
@@ -291,7 +296,7 @@ def test_the_name_of_a_kubernetes_secret_is_none() -> None:
 
 
 def test_a_setting_that_a_stream_does_not_have_is_refused_by_name() -> None:
-    with pytest.raises(BadStream, match="no setting chekpoint"):
+    with pytest.raises(BadStream, match="chekpoint"):
         Stream.from_dict({**a_stream().as_dict(), "chekpoint": "x"})
 
 
@@ -316,7 +321,7 @@ def test_the_stall_window_is_twice_the_longer_of_interval_and_timeout_unless_giv
 
 def test_the_drivers_document_is_read_by_the_driver_and_holds_no_secrets() -> None:
     kafka = {"bootstrap.servers": "k:9092", "sasl.username": "u", "sasl.password": "hunter2", "ssl.key.pem": "hunter2"}
-    text = Stream(**FULL).document(kafka, "t1")
+    text = json.dumps(Stream(**FULL).document(kafka, "t1"))
     assert "hunter2" not in text
     config = from_json(text)
     assert dict(config.kafka) == {"bootstrap.servers": "k:9092", "sasl.username": "u"}
@@ -327,7 +332,7 @@ def test_the_drivers_document_is_read_by_the_driver_and_holds_no_secrets() -> No
 
 
 def test_the_document_names_nothing_that_only_airflow_needs() -> None:
-    document = json.loads(Stream(**FULL).document({"bootstrap.servers": "k:9092"}, "t1"))
+    document = Stream(**FULL).document({"bootstrap.servers": "k:9092"}, "t1")
     assert not {"restart", "application", "kafka_conn_id", "spark_conf", "storage_options", "stall_after"} & set(
         document
     )
@@ -341,5 +346,5 @@ def test_a_connection_without_brokers_is_named_before_anything_is_started() -> N
 @pytest.mark.parametrize("orders", ["{", '{"point": "after_lunch"}', '{"point": "mid_produce", "kill": "both"}'])
 def test_crash_orders_that_cannot_be_followed_are_refused_before_a_driver_dies_of_them(orders: str) -> None:
     assert a_stream(env={"CKPT_CRASH": "{{ params.crash }}"})
-    with pytest.raises(BadStream, match="CKPT_CRASH is no crash order"):
+    with pytest.raises(BadStream, match="CKPT_CRASH"):
         a_stream(env={"CKPT_CRASH": orders})

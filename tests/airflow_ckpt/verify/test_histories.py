@@ -1,4 +1,4 @@
-"""Random histories of batches, crashes and seeded faults against a small model: no clean one is accused, no fault passes."""
+"""Random histories of batches, crashes and seeded faults: a clean one has no finding, and every fault has one."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_ckpt.kafka.offsets import Ends
-from airflow_ckpt.verify.audit import Audit
-from airflow_ckpt.verify.batches import batches_of
-from airflow_ckpt.verify.cut import take_cut
-from airflow_ckpt.verify.ledger_check import check_batches, check_lanes
-from airflow_ckpt.verify.sink_check import compare
-from airflow_ckpt.verify.sink_scan import Boundaries, Scan, _Tally
+from airflow_ckpt.verify.checks.audit_check import check_records, expected_lanes
+from airflow_ckpt.verify.checks.ledger_check import check_batches, check_lanes
+from airflow_ckpt.verify.checks.sink_check import compare_sink
+from airflow_ckpt.verify.scan.sink_scan import Gathered
+from airflow_ckpt.verify.scan_plan import PlannedTopic
 from airflow_ckpt.verify.verdict import Finding
-from ckpt_stream.checksum import AUDIT_HEADER, Headers, add, checksum_of, placed
-from ckpt_stream.ledger import FORMAT, LedgerRecord
+from ckpt_stream.protocol.ledger.checksum import AUDIT_HEADER, Headers, add, checksum_of, weighed_checksum
+from ckpt_stream.protocol.ledger.ledger_batches import batches_of
+from ckpt_stream.protocol.ledger.ledger_record import FORMAT, LedgerRecord
+from ckpt_stream.protocol.topic_ends import TopicEnds
+from ckpt_stream.protocol.verification.consistent_cut import ConsistentCut, Snapshot, take_consistent_cut
+from ckpt_stream.protocol.verification.scan_result import Boundaries, Scan
 
 pytestmark = pytest.mark.unit
 
@@ -105,7 +107,7 @@ class Model:
                 name = b"%d/%d/%d" % (self.number, lane, place) if self.audited else None
                 partition = self.put(key, value, name, more)
                 hashed = checksum_of([key], [value], [more], self.format)
-                total, weighed = add(total, hashed), add(weighed, placed(hashed, partition))
+                total, weighed = add(total, hashed), add(weighed, weighed_checksum(hashed, partition))
             self.hole()
             record = LedgerRecord(
                 sink_id="s", query_id=self.query, run_id="r", lane=lane, lanes=len(sizes), batch=self.number,
@@ -122,19 +124,31 @@ class Model:
 
     def verify(self) -> list[Finding]:
         """What the verification finds, over the model instead of Kafka."""
-        high = dict(enumerate(self.ends))
-        ends = Ends(dict.fromkeys(high, 0), high, high)
-        cut, _, _ = take_cut(lambda: batches_of(self.lanes), lambda: ends, TOPIC, settle_seconds=0)
+        cut = self.cut()
         found = [*check_lanes(self.lanes), *check_batches(cut.batches)]
-        scan, audit = Scan(), Audit(cut.batches, TOPIC) if self.audited else None
-        tally = _Tally(cut.boundaries, cut.end, scan)
-        read = [m for m in self.messages if cut.start[m.place] <= m.at < cut.end[m.place]]
-        tally.add(sorted(read, key=lambda m: (m.place, m.at)), audit)
-        differences = list(compare(cut.batches, scan, TOPIC))
-        if audit is not None:
-            audit.finish()
-            found += audit.findings
+        scan = self.scan(cut)
+        differences = list(compare_sink(cut.batches, scan, TOPIC))
+        if scan.audit is not None:
+            found += check_records(cut.batches, scan.audit, TOPIC).findings
         return found + differences
+
+    def cut(self) -> ConsistentCut:
+        """All batches, of a sink that stands still."""
+        high = dict(enumerate(self.ends))
+        snapshot = Snapshot(batches_of(self.lanes), TopicEnds(dict.fromkeys(high, 0), high, high), at_rest=True)
+        return take_consistent_cut(lambda: snapshot, TOPIC, settle_seconds=0)[0]
+
+    def read(self, cut: ConsistentCut | PlannedTopic) -> list[Message]:
+        """The topic in the order of its offsets, as a consumer gets it."""
+        messages = [m for m in self.messages if cut.start[m.place] <= m.at < cut.end[m.place]]
+        return sorted(messages, key=lambda m: (m.place, m.at))
+
+    def scan(self, cut: ConsistentCut | PlannedTopic) -> Scan:
+        """What the scan in process gathers."""
+        expected = expected_lanes(cut.batches) if self.audited else None
+        gathered = Gathered(TOPIC, cut.boundaries, cut.end, expected)
+        gathered.add(self.read(cut))
+        return gathered.finish()
 
 
 histories = st.lists(
@@ -163,7 +177,7 @@ def written(
 
 @settings(max_examples=150, deadline=None)
 @given(histories, st.booleans(), changes, st.booleans())
-def test_an_honest_history_is_never_accused(
+def test_a_history_without_a_fault_has_no_finding(
     history: Sequence[tuple[Sequence[int], int]], audited: bool, changed: Changes, chosen: bool
 ) -> None:
     """Empty lanes and batches, aborted attempts, null keys and values, headers, lane counts that change, another ledger
@@ -206,7 +220,7 @@ def alter(model: Model, data: Any) -> None:
 
 
 def foreign(model: Model, data: Any) -> None:
-    model.put(b"k", b"from somebody else", None)
+    model.put(b"k", b"from another producer", None)
 
 
 def drop_ledger_record(model: Model, data: Any) -> None:
@@ -277,13 +291,13 @@ def test_lanes_of_different_formats_are_not_added_up_and_not_called_clean() -> N
     assert [(f.kind, f.violation) for f in model.verify()] == [("mixed_format", False)]
 
 
-@pytest.mark.parametrize("era", [0, 1])
+@pytest.mark.parametrize("query_index", [0, 1])
 @pytest.mark.parametrize("audited", [True, False])
 @pytest.mark.parametrize("fault", ["lost", "twice"])
-def test_a_fault_is_in_the_right_batch_of_the_right_query(era: int, audited: bool, fault: str) -> None:
+def test_a_fault_is_in_the_right_batch_of_the_right_query(query_index: int, audited: bool, fault: str) -> None:
     """Both queries have written records of the same names."""
     model = written([([6], 0)] * 6, audited, (frozenset({3}), 0))
-    query = f"q{era + 1}"
+    query = f"q{query_index + 1}"
     batch = next(r for r in model.lanes[0] if (r.query_id, r.batch) == (query, 1))
     begin = {int(p): offset for p, offset in batch.sink_start[TOPIC].items()}
     number, message = next((i, m) for i, m in enumerate(model.messages) if m.at >= begin[m.place])
@@ -313,4 +327,4 @@ def test_swapped_records_are_found_only_where_records_have_names() -> None:
 
 def test_a_place_before_the_first_batch_belongs_to_none() -> None:
     boundaries = Boundaries({0: [10, 20]})
-    assert [boundaries.turn(0, offset)[0] for offset in (9, 10, 19, 20, 99)] == [None, 0, 0, 1, 1]
+    assert [boundaries.batch_at(0, offset)[0] for offset in (9, 10, 19, 20, 99)] == [None, 0, 0, 1, 1]

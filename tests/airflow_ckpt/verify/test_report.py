@@ -39,7 +39,7 @@ def test_input_and_output_are_drawn_over_time() -> None:
     page = as_html(Verdict("s", "sink", batches=batches(5)).as_dict())
     assert figures(page).labels == ["records per batch", "throughput"]
     assert "20 source offsets per second" in page
-    assert figures(page).outside == [], "the page asks nobody for anything"
+    assert figures(page).outside == [], "the page loads nothing from elsewhere"
 
 
 def test_what_is_not_known_is_not_drawn() -> None:

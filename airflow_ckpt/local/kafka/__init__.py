@@ -1,0 +1,1 @@
+"""A real Kafka on this machine, of one broker or three."""

@@ -1,0 +1,182 @@
+"""Restart strategies with Flink's names and defaults: decided from the restart history alone, so that a budget survives
+Airflow's own restarts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.streams.durations import in_words, to_timedelta
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A restart that was made: when it was requested."""
+
+    time: datetime
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether a stream that failed may be restarted, and after which pause since its failure."""
+
+    allowed: bool
+    delay: timedelta = timedelta(0)
+    #: In words, for the log: "restart 2 of 3, 10 s after the failure".
+    reason: str = ""
+    #: Which of those that the strategy counts this restart would be, 1 for the first; None: it is not allowed.
+    number: int | None = None
+
+
+class RestartStrategy:
+    """Base of the four strategies."""
+
+    type: ClassVar[str]
+
+    def decide(self, restarts: Sequence[Restart], failed_at: datetime) -> Decision:
+        """Decide on the failure at `failed_at`, given the restarts of the current budget, oldest first."""
+        raise NotImplementedError
+
+    def as_dict(self) -> dict[str, Any]:
+        values = asdict(self)  # type: ignore[call-overload]
+        return {
+            "type": self.type,
+            **{k: v.total_seconds() if isinstance(v, timedelta) else v for k, v in values.items()},
+        }
+
+    def _durations(self, *names: str) -> None:
+        for name in names:
+            object.__setattr__(self, name, to_timedelta(getattr(self, name), f"{type(self).__name__}({name})"))
+
+    def _whole(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise CkptError(f"{type(self).__name__}({name}={value!r}) must be a whole number of at least {least}.")
+
+
+@dataclass(frozen=True)
+class NoRestart(RestartStrategy):
+    """`none`: the first failure is final."""
+
+    type: ClassVar[str] = "none"
+
+    def decide(self, restarts: Sequence[Restart], failed_at: datetime) -> Decision:
+        return Decision(False, reason="the restart strategy is none")
+
+
+@dataclass(frozen=True)
+class FixedDelay(RestartStrategy):
+    """`fixed-delay`: so many restarts, each after the same pause; then the stream has failed for good."""
+
+    attempts: int = 1
+    delay: timedelta = timedelta(seconds=1)
+    type: ClassVar[str] = "fixed-delay"
+
+    def __post_init__(self) -> None:
+        self._durations("delay")
+        self._whole("attempts", 1)
+
+    def decide(self, restarts: Sequence[Restart], failed_at: datetime) -> Decision:
+        used = len(restarts)
+        if used >= self.attempts:
+            return Decision(False, reason=f"all {self.attempts} restarts of the fixed-delay strategy are used")
+        words = f"restart {used + 1} of {self.attempts}, {in_words(self.delay.total_seconds())} after the failure"
+        return Decision(True, self.delay, words, used + 1)
+
+
+@dataclass(frozen=True)
+class FailureRate(RestartStrategy):
+    """`failure-rate`: restart as long as there are not more than so many failures within an interval."""
+
+    max_failures_per_interval: int = 1
+    interval: timedelta = timedelta(minutes=1)
+    delay: timedelta = timedelta(seconds=1)
+    type: ClassVar[str] = "failure-rate"
+
+    def __post_init__(self) -> None:
+        self._durations("interval", "delay")
+        self._whole("max_failures_per_interval", 1)
+
+    def decide(self, restarts: Sequence[Restart], failed_at: datetime) -> Decision:
+        recent = sum(restart.time > failed_at - self.interval for restart in restarts)
+        limit, interval = self.max_failures_per_interval, in_words(self.interval.total_seconds())
+        if recent >= limit:
+            return Decision(False, reason=f"more than {limit} failure(s) within {interval}")
+        return Decision(True, self.delay, f"failure {recent + 1} of at most {limit} within {interval}", recent + 1)
+
+
+@dataclass(frozen=True)
+class ExponentialDelay(RestartStrategy):
+    """`exponential-delay`: without a limit, each pause longer than the one before; a healthy time resets the pause.
+
+    `attempts` limits the restarts between two healthy times; None: no limit, as in Flink.
+    """
+
+    initial_backoff: timedelta = timedelta(seconds=1)
+    max_backoff: timedelta = timedelta(minutes=1)
+    multiplier: float = 1.5
+    reset_after: timedelta = timedelta(hours=1)
+    jitter: float = 0.1
+    attempts: int | None = None
+    type: ClassVar[str] = "exponential-delay"
+
+    def __post_init__(self) -> None:
+        self._durations("initial_backoff", "max_backoff", "reset_after")
+        if self.attempts is not None:
+            self._whole("attempts", 1)
+        if self.multiplier < 1:
+            raise CkptError(f"ExponentialDelay(multiplier={self.multiplier!r}) must be at least 1.")
+        if not 0 <= self.jitter <= 1:
+            raise CkptError(f"ExponentialDelay(jitter={self.jitter!r}) must be between 0 and 1.")
+        if self.max_backoff < self.initial_backoff:
+            raise CkptError("ExponentialDelay(max_backoff) must not be shorter than initial_backoff.")
+
+    def decide(self, restarts: Sequence[Restart], failed_at: datetime) -> Decision:
+        used = self._since_healthy(restarts, failed_at)
+        if self.attempts is not None and used >= self.attempts:
+            return Decision(False, reason=f"all {self.attempts} restarts since the last healthy time are used")
+        longest = self.max_backoff.total_seconds()
+        seconds = self.initial_backoff.total_seconds()
+        for _ in range(used):
+            seconds = min(longest, seconds * self.multiplier)
+            if seconds >= longest:
+                break
+        seconds = min(longest, seconds * (1 + self.jitter * _spread(failed_at)))
+        words = f"restart {used + 1} since the last healthy time, {in_words(round(seconds, 1))} after the failure"
+        return Decision(True, timedelta(seconds=seconds), words, used + 1)
+
+    def _since_healthy(self, restarts: Sequence[Restart], failed_at: datetime) -> int:
+        """Restarts since the stream last ran for `reset_after` without a failure."""
+        used, later = 0, failed_at
+        for restart in reversed(restarts):
+            if later - restart.time >= self.reset_after:
+                break
+            used, later = used + 1, restart.time
+        return used
+
+
+def _spread(moment: datetime) -> float:
+    """A number from -1 to 1 that is the same whenever this failure is looked at, and another for the next one."""
+    digest = hashlib.sha256(moment.isoformat().encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**63 - 1
+
+
+STRATEGIES: Mapping[str, type[RestartStrategy]] = {
+    s.type: s for s in (NoRestart, FixedDelay, FailureRate, ExponentialDelay)
+}
+
+
+def strategy_from(value: Mapping[str, Any]) -> RestartStrategy:
+    """The strategy that `as_dict` described."""
+    kind = STRATEGIES.get(str(value.get("type")))
+    if kind is None:
+        raise CkptError(f"restart type {value.get('type')!r} is none of {', '.join(STRATEGIES)}.")
+    known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    given = {k: v for k, v in value.items() if k != "type"}
+    if unknown := sorted(set(given) - set(known)):
+        raise CkptError(f"The {kind.type} strategy has no setting {', '.join(unknown)}; it has {', '.join(known)}.")
+    return kind(**given)

@@ -1,0 +1,82 @@
+"""One look at a stream: read run record, intent, checkpoint, driver and Kafka, and derive its status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from airflow_ckpt.exceptions import RunnerError
+from airflow_ckpt.streams.driver_state import ENDED, UNKNOWN, VANISHED, DriverState, Handle
+from airflow_ckpt.streams.observation import Observation
+from airflow_ckpt.streams.status import StreamStatus
+from airflow_ckpt.streams.status_rules import derive
+from airflow_ckpt.streams.submit_intent import SubmitIntent
+from airflow_ckpt.supervision.current_driver import current_driver
+from airflow_ckpt.supervision.intent_files import add_handle
+from airflow_ckpt.supervision.source_position import position_in_checkpoint, with_source_ends
+from airflow_ckpt.supervision.stream_access import StreamAccess
+from ckpt_stream.errors import Unreadable
+from ckpt_stream.protocol.run_files.record_files import STOP
+from ckpt_stream.protocol.run_files.stop_requests import read_stop
+
+
+@dataclass(frozen=True)
+class LookBeforeStart:
+    """One look at a stream, with the checkpoint read as a start needs it: its status and preflight follow from the same facts.
+
+    It decides one start at once. After a pause, a kill or a wait for another task, the stream is looked at again.
+    """
+
+    seen: Observation
+    status: StreamStatus
+
+
+def observe(access: StreamAccess, *, lag_seconds: bool = False, for_start: bool = False) -> Observation:
+    """Look once at files, driver and Kafka, in this order."""
+    found = current_driver(access.files)
+    stop = read_stop(access.files.read(STOP))
+    position = position_in_checkpoint(access, for_start=for_start)
+    intent, driver = look_at_driver(access, found.intent)
+    if found.unreadable is not None and not _has_died_writing(found.unreadable, intent, driver):
+        raise found.unreadable
+    # Kafka may take long to answer; heartbeats are counted from before.
+    now = datetime.now(UTC)
+    position = with_source_ends(access, position, now, ages=lag_seconds)
+    return Observation(now, intent, found.run, driver, position, stop)
+
+
+def _has_died_writing(unreadable: Unreadable, intent: SubmitIntent | None, driver: DriverState | None) -> bool:
+    """Whether the run record cannot be read because its driver is dead for certain: then only its intent is known."""
+    return (
+        intent is not None
+        and unreadable.file.endswith(f"-{intent.token}.json")
+        and driver is not None
+        and driver.state in (ENDED, VANISHED)
+    )
+
+
+def look(access: StreamAccess, *, lag_seconds: bool = False) -> StreamStatus:
+    return derive(access.stream, observe(access, lag_seconds=lag_seconds))
+
+
+def look_before_start(access: StreamAccess, *, lag_seconds: bool = False) -> LookBeforeStart:
+    seen = observe(access, lag_seconds=lag_seconds, for_start=True)
+    return LookBeforeStart(seen, derive(access.stream, seen))
+
+
+def look_at_driver(access: StreamAccess, intent: SubmitIntent | None) -> tuple[SubmitIntent | None, DriverState | None]:
+    """The driver of this intent. One whose submitter died before it got an answer is found by its token."""
+    runner = access.runner
+    if intent is None or runner is None:
+        return intent, None
+    if runner.kind != intent.runner:
+        return intent, DriverState(UNKNOWN, f"it was started by the runner {intent.runner!r}, not {runner.kind!r}")
+    try:
+        if intent.handle is None:
+            found = runner.find(intent.token)
+            if found is None:
+                return intent, None
+            intent = add_handle(access.files, intent, found.as_dict())
+        return intent, runner.look(Handle.from_dict(intent.handle or {}))
+    except RunnerError as e:
+        return intent, DriverState(UNKNOWN, str(e))

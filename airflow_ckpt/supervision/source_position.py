@@ -1,0 +1,74 @@
+"""Reads how far a stream has read its source, for its status and for preflight: the checkpoint first, then Kafka.
+
+In this order what Kafka says can only be newer than what the checkpoint has committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from airflow_ckpt.kafka.lag import first_unread, source_ends, waiting_since
+from airflow_ckpt.kafka.shared_client import shared_admin
+from airflow_ckpt.streams.observation import PartitionLag, SourcePosition
+from airflow_ckpt.supervision.stream_access import StreamAccess
+from ckpt_stream.errors import KafkaUnreachable
+from ckpt_stream.kafka.settings import Kafka
+from ckpt_stream.protocol.checkpoint.checkpoint_reader import Checkpoint, read_checkpoint
+from ckpt_stream.protocol.offsets import Offsets
+from ckpt_stream.protocol.topic_ends import TopicEnds
+
+
+def position_in_checkpoint(access: StreamAccess, *, for_start: bool) -> SourcePosition:
+    """Where the checkpoint stands; with all that a start depends on, if that is wanted. Raises the storage's errors."""
+    return SourcePosition(read_checkpoint(access.files, with_metadata=for_start, with_start=for_start))
+
+
+def with_source_ends(access: StreamAccess, position: SourcePosition, now: datetime, *, ages: bool) -> SourcePosition:
+    """The position with the source's ends, and with the age of what waits if that is wanted; asks Kafka, if it may."""
+    if access.kafka is None:
+        return position
+    config, checkpoint = access.stream.config, position.checkpoint or Checkpoint()
+    try:
+        topics = source_ends(shared_admin(access.kafka), config.source, config.source_pattern)
+        since = _unread_since(access.kafka, checkpoint, topics) if ages else None
+    except KafkaUnreachable as e:
+        return replace(position, kafka_error=str(e))
+    lag = tuple(_lags(topics, checkpoint.committed_offsets, since, now))
+    return replace(position, topics=topics, unread_since=since, lag=lag)
+
+
+def with_ages(kafka: Kafka, position: SourcePosition) -> SourcePosition:
+    """The same position with the age of what waits. Raises KafkaUnreachable."""
+    if position.unread_since is not None or position.topics is None:
+        return position
+    since = _unread_since(kafka, position.checkpoint or Checkpoint(), position.topics)
+    return replace(position, unread_since=since)
+
+
+def _unread_since(
+    kafka: Kafka, checkpoint: Checkpoint, topics: Mapping[str, TopicEnds | None]
+) -> Mapping[tuple[str, int], float]:
+    return waiting_since(kafka, first_unread(checkpoint.position, topics))
+
+
+def _lags(
+    topics: Mapping[str, TopicEnds | None],
+    committed_offsets: Offsets,
+    since: Mapping[tuple[str, int], float] | None,
+    now: datetime,
+) -> Iterator[PartitionLag]:
+    """What waits in each source partition; how long only where `since` is given."""
+    for topic, ends in topics.items():
+        for partition, stable in (ends.stable if ends else {}).items():
+            committed = committed_offsets.get(topic, {}).get(str(partition))
+            records = max(0, stable - committed) if committed is not None else None
+            if committed is None and ends is not None and ends.earliest[partition] == stable:
+                records = 0
+            seconds: float | None = None
+            if since is not None and records == 0:
+                seconds = 0.0
+            elif since is not None and records is not None and (topic, partition) in since:
+                seconds = round(max(0.0, now.timestamp() - since[(topic, partition)]), 1)
+            yield PartitionLag(topic, partition, committed, stable, records, seconds)

@@ -1,0 +1,1 @@
+"""The rules of a verification: each takes what was read and yields findings."""

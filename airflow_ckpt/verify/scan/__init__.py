@@ -1,0 +1,1 @@
+"""Reads the sink for a verification, in this process."""

@@ -1,0 +1,1 @@
+"""The stream's driver and its lanes: what runs a stream inside Spark."""

@@ -1,0 +1,63 @@
+"""Writes a batch exactly once: divides its rows into lanes and lets Spark run one task for each lane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ckpt_stream.driver.lane import LaneWriter
+from ckpt_stream.driver.lane_result import RESULT_SCHEMA
+from ckpt_stream.driver.lane_spec import LaneSpec
+from ckpt_stream.errors import StreamError
+from ckpt_stream.protocol.offsets import Offsets
+from ckpt_stream.spark.output import output_columns
+from ckpt_stream.spark.record_hash import record_hash_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: From so many source records on it is faster to read them with all cores before one lane writes them.
+MANY_OFFSETS = 10_000
+
+
+class ExactlyOnceWriter:
+    """Writes a batch with one Kafka transaction per lane."""
+
+    def __init__(self) -> None:
+        #: By ledger format. Every batch of a query has the same columns, and to build them takes 20 ms.
+        self._columns: dict[int, list[Column]] = {}
+
+    def __call__(self, rows: DataFrame, spec: LaneSpec) -> tuple[dict[str, Any], ...]:
+        lanes, ledger_format = spec.settings.sink.lanes, spec.ledger_format
+        if ledger_format not in self._columns:
+            self._columns[ledger_format] = _lane_columns(rows.columns, ledger_format)
+        divided = into_lanes(rows.select(*self._columns[ledger_format]), lanes, _offsets_between(spec.start, spec.end))
+        done = divided.mapInArrow(LaneWriter(spec), RESULT_SCHEMA).collect()
+        if sorted(row["lane"] for row in done) != list(range(lanes)):
+            raise StreamError(f"Spark ran lanes {sorted(r['lane'] for r in done)} instead of 0 to {lanes - 1}.")
+        return tuple(row.asDict() for row in sorted(done, key=lambda row: row["lane"]))
+
+
+def _lane_columns(names: Sequence[str], ledger_format: int) -> list[Column]:
+    columns = output_columns(names)
+    columns["hash"] = record_hash_column(columns["key"], columns["value"], columns.get("headers"), ledger_format)
+    return [column.alias(name) for name, column in columns.items()]
+
+
+def into_lanes(rows: DataFrame, lanes: int, offsets: int) -> DataFrame:
+    """Divide rows into lanes by key (by value where the key is null), so that a replay puts each row into the same lane.
+
+    A single lane takes all rows. If they are few, its task reads and transforms them itself; if they are many, all cores do
+    that first.
+    """
+    from pyspark.sql import functions as F
+
+    if lanes > 1:
+        return rows.repartition(lanes, F.coalesce("key", "value"))
+    return rows.repartition(1) if offsets >= MANY_OFFSETS else rows.coalesce(1)
+
+
+def _offsets_between(start: Offsets, end: Offsets) -> int:
+    return sum(
+        at - start.get(topic, {}).get(partition, 0) for topic, ends in end.items() for partition, at in ends.items()
+    )

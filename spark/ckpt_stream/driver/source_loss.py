@@ -1,0 +1,128 @@
+"""Finds what a stream's source has lost, and passes over it in a separate batch if a user has accepted the loss.
+
+During the whole of a query Spark fails either on every lost record or on none. So the lost offsets alone become one batch,
+and a query that fails on no lost record runs it. The next query fails on every lost record again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ckpt_stream.errors import DataLost, StreamError
+from ckpt_stream.kafka.topics import Topics
+from ckpt_stream.protocol.checkpoint.batch_offsets import start_offsets
+from ckpt_stream.protocol.checkpoint.checkpoint_end import checkpoint_end
+from ckpt_stream.protocol.checkpoint.checkpoint_log import (
+    initial_offsets,
+    input_digest,
+    parse_commit,
+    parse_offsets,
+    with_offsets,
+)
+from ckpt_stream.protocol.data_loss import LostRange, after_loss, beyond_accepted, find_lost, name_ranges
+from ckpt_stream.protocol.offsets import Offsets
+from ckpt_stream.protocol.run_files.record_files import replaced
+from ckpt_stream.protocol.settings.config import StreamConfig
+from ckpt_stream.spark.hadoop_files import CheckpointFiles
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LossBatch:
+    """A batch that passes over lost records, run by a separate query that does not fail on them."""
+
+    batch: int
+    #: Spark has planned it, and it holds more than the lost offsets: after it the source must be searched for losses again.
+    as_planned: bool
+
+
+class SourceLoss:
+    """What a stream's source has lost before the stream has read it."""
+
+    def __init__(self, files: CheckpointFiles, topics: Topics, config: StreamConfig) -> None:
+        self._files, self._topics, self._config = files, topics, config
+
+    def find(self, batch: int | None = None) -> tuple[LostRange, ...]:
+        """What is lost from this batch on; without a batch, from the first uncommitted one on."""
+        return find_lost(self._position(batch), self._topics.first_offsets(self._partitions()))
+
+    def _partitions(self) -> dict[str, list[int]]:
+        return self._topics.source_partitions(self._config.source, self._config.source_pattern)
+
+    def _position(self, batch: int | None) -> Offsets:
+        # Before the first batch it is the position that Spark has written down for the source. Before that there is none.
+        return start_offsets(self._files, _next(checkpoint_end(self._files).committed) if batch is None else batch)
+
+    def refuse_unless_accepted(self, batch: int | None = None) -> tuple[LostRange, ...]:
+        """Return what is lost; raises DataLost if that is more than was accepted."""
+        lost = self.find(batch)
+        if beyond := beyond_accepted(lost, self._config.accepted_loss):
+            raise self.refusal(beyond)
+        return lost
+
+    def refusal(self, lost: tuple[LostRange, ...]) -> DataLost:
+        """The refusal to continue without these records."""
+        checkpoint, accepted = self._config.checkpoint, self._config.accepted_loss
+        also = f" Only the loss of {name_ranges(accepted)} was accepted." if accepted else ""
+        return DataLost(
+            f"The source has lost records that the stream has not read: {name_ranges(lost)}.{also}",
+            "They would be missing from the sink.",
+            "write them to the source again from another copy and start over; or accept the loss: "
+            f"`airflow-ckpt resume {checkpoint} --new-budget` names the finding, which `--allow` then takes, for example "
+            "`--allow data_lost`.",
+        )
+
+    def batches(self, *, partly_in_sink: bool) -> Iterator[LossBatch]:
+        """The batches to run before the stream continues; each must be committed before the next one is requested.
+
+        ``partly_in_sink`` says whether a lane of the batch in doubt is in the sink already. Then the batch must stay as it
+        was planned; otherwise it is planned again.
+        """
+        lost = self.refuse_unless_accepted()
+        if lost and checkpoint_end(self._files).newest is None:
+            self._begin_after(lost)
+            return
+        in_doubt = checkpoint_end(self._files).in_doubt
+        if lost and in_doubt is not None and partly_in_sink:
+            yield LossBatch(in_doubt, as_planned=True)
+            self._must_be_committed(in_doubt)
+            lost = self.refuse_unless_accepted()
+        if lost:
+            batch = self._plan(lost)
+            yield LossBatch(batch, as_planned=False)
+            self._must_be_committed(batch)
+
+    def _must_be_committed(self, batch: int) -> None:
+        if checkpoint_end(self._files).committed != batch:
+            raise StreamError(f"Batch {batch}, which passes over an accepted loss, has ended without being committed.")
+
+    def _begin_after(self, lost: tuple[LostRange, ...]) -> None:
+        """Let the source begin after the lost records: no batch is planned yet, so none has to pass over them."""
+        self._files.write("sources/0/0", initial_offsets(after_loss(start_offsets(self._files, 0), lost)))
+        log.warning("the first batch begins after the accepted loss of %s", name_ranges(lost))
+
+    def _plan(self, lost: tuple[LostRange, ...]) -> int:
+        """Write the offset log's entry of a batch that holds the lost offsets and nothing else; returns its number."""
+        batch = _next(checkpoint_end(self._files).committed)
+        last = max(0, batch - 1)
+        text = self._files.read(f"offsets/{last}")
+        if text is None:
+            raise StreamError(f"offsets/{last} is not in the checkpoint.")
+        watermark = parse_offsets(text, f"offsets/{last}").watermark_ms
+        if batch > 0 and (done := self._files.read(f"commits/{last}")):
+            watermark = max(watermark, parse_commit(done, f"commits/{last}").next_watermark_ms)
+        ends = after_loss(start_offsets(self._files, batch), lost)
+        if (before := self._files.read(f"offsets/{batch}")) is not None:
+            # An earlier driver that is still alive may write the batch as it was planned before; then this entry is needed again.
+            self._files.write(replaced(batch, input_digest(before)), before)
+        self._files.write(f"offsets/{batch}", with_offsets(text, ends, watermark, int(time.time() * 1000)))
+        log.warning("batch %s passes over the accepted loss of %s", batch, name_ranges(lost))
+        return batch
+
+
+def _next(committed: int | None) -> int:
+    return 0 if committed is None else committed + 1

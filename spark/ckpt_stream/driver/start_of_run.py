@@ -1,0 +1,87 @@
+"""The start of a run: compare ledger and checkpoint, fence every lane, compare again; then continue or refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ckpt_stream.driver.unfinished_batch import UnfinishedBatch, find_unfinished_batch
+from ckpt_stream.errors import LedgerLost
+from ckpt_stream.kafka.lane_control import fence_lanes, write_anchors
+from ckpt_stream.kafka.ledger_comparison import read_again, read_ledger_and_checkpoint
+from ckpt_stream.kafka.ledger_creation import ensure_ledger
+from ckpt_stream.kafka.ledger_reader import ledger_undecided
+from ckpt_stream.kafka.topics import Topics
+from ckpt_stream.protocol.checkpoint.batch_offsets import end_offsets, start_offsets
+from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd
+from ckpt_stream.protocol.ledger.batch_to_write import FIRST_BATCH, BatchToWrite, SinkIdentity
+from ckpt_stream.protocol.ledger.reconciliation import Reconciliation
+from ckpt_stream.protocol.offsets import Offsets
+from ckpt_stream.protocol.run_files.adoption import Adoption, note_adoption, remove_adoption
+from ckpt_stream.protocol.run_files.replays import accepted_batch
+from ckpt_stream.spark.hadoop_files import CheckpointFiles
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a run finds at its start."""
+
+    reconciliation: Reconciliation
+    checkpoint: CheckpointEnd
+    #: The end offsets of the newest committed batch; those of the adopted ledger if the checkpoint is new.
+    end: Offsets
+    adopted: Adoption | None = None
+    unfinished: UnfinishedBatch | None = None
+
+
+def reconcile_at_start(
+    files: CheckpointFiles,
+    topics: Topics,
+    kafka: Mapping[str, Any],
+    sink: SinkIdentity,
+    *,
+    run_id: str,
+    application: str,
+    timeout_ms: int,
+    adopt_ledger: bool,
+) -> Start:
+    """Make ledger and checkpoint agree, or raise a refusal. Writes nothing to the sink topic."""
+    seen = read_ledger_and_checkpoint(files, topics, kafka, sink)
+    if not seen.conclusive:
+        raise ledger_undecided(seen.topic, f"The checkpoint moves while {seen.topic} is read: another driver is alive.")
+    # Compared before the fence, because a stream that is refused must not disturb the stream whose ledger this is. Only if
+    # records are missing does the fence come first: they may be in a transaction that is still open, or lack their marker.
+    with suppress(LedgerLost):
+        seen.reconcile(sink, adopt_ledger=adopt_ledger)
+    fence_lanes(kafka, sink, max(sink.lanes, seen.partitions), timeout_ms)
+    seen = read_again(files, topics, kafka, seen, wait_until_readable=True)
+    if not seen.conclusive:
+        raise ledger_undecided(
+            seen.topic,
+            f"The checkpoint moves while {seen.topic} is read, or a transaction in the ledger has not ended.",
+        )
+    verdict = seen.reconcile(sink, adopt_ledger=adopt_ledger)
+    ensure_ledger(topics, seen.topic, sink.lanes, seen.sink)
+    adopted, committed = seen.adopted, seen.checkpoint.committed
+    end = (end_offsets(files, committed) if committed is not None else None) or {}
+    if verdict.adopt is not None:
+        adopted = verdict.adopt
+        note_adoption(files, adopted)
+        end = next(r.end for r in seen.ledger if r is not None and r.batch == adopted.batch)
+    elif seen.checkpoint.newest is None:
+        remove_adoption(files)  # it belongs to a query from before the ledger was reset
+    if verdict.anchors is not None:
+        at = verdict.anchors.at
+        write_anchors(
+            kafka,
+            BatchToWrite(sink, at.query_id, at.batch, at.digest),
+            start_offsets(files, FIRST_BATCH) if at.batch < FIRST_BATCH else at.end,
+            {lane: seen.last(lane) for lane in verdict.anchors.lanes},
+            run_id=run_id,
+            application=application,
+            timeout_ms=timeout_ms,
+        )
+    unfinished = find_unfinished_batch(seen.checkpoint, seen.ledger[: sink.lanes], accepted_batch(files))
+    return Start(verdict, seen.checkpoint, end, adopted, unfinished)

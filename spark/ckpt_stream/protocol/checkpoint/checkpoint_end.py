@@ -1,0 +1,44 @@
+"""Where a checkpoint stands, as a start of the stream must know it: damage is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ckpt_stream.errors import CheckpointLogError
+from ckpt_stream.protocol.checkpoint.checkpoint_log import FOREIGN, RESTORE, input_digest, parse_metadata
+from ckpt_stream.protocol.checkpoint.log_ends import MISSING, newest_entries
+from ckpt_stream.protocol.storage import NOT_A_TEXT, ReadableFiles, TolerantFiles
+
+
+@dataclass(frozen=True)
+class CheckpointEnd:
+    """Where a checkpoint stands: its newest batch, the newest committed one, and what identifies them."""
+
+    query_id: str | None
+    newest: int | None
+    committed: int | None
+    #: Of the input of these two batches.
+    digests: Mapping[int, str]
+
+    @property
+    def in_doubt(self) -> int | None:
+        return self.newest if self.newest is not None and self.newest != self.committed else None
+
+
+def checkpoint_end(files: ReadableFiles) -> CheckpointEnd:
+    """Where the checkpoint stands, from its listings and the newest entries; damage is refused by name."""
+    files = TolerantFiles(files)
+    entries = newest_entries(files)
+    for damage in entries.ends.damage:
+        raise CheckpointLogError(damage.kind, damage.file, damage.found, RESTORE)
+    digests: dict[int, str] = {}
+    for name, text in entries.texts.items():
+        if text is None:
+            raise CheckpointLogError(MISSING, name, f"{name} was listed and is not there.", RESTORE)
+        if text == NOT_A_TEXT:
+            raise CheckpointLogError(FOREIGN, name, f"{name} is not a text: it is foreign or damaged.", RESTORE)
+        digests[int(name.removeprefix("offsets/"))] = input_digest(text)
+    metadata = files.read("metadata")
+    query_id = parse_metadata(metadata) if metadata else None
+    return CheckpointEnd(query_id, entries.ends.newest, entries.ends.committed, digests)

@@ -1,0 +1,44 @@
+"""A time limit that several steps share, by a clock that is never set back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PAUSE_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A moment of the monotonic clock."""
+
+    at: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """The deadline that is so many seconds away."""
+        return cls(time.monotonic() + seconds)
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left; 0 when it has passed."""
+        return max(0.0, self.at - time.monotonic())
+
+    @property
+    def passed(self) -> bool:
+        return self.left <= 0.0
+
+    def wait_for(self, fact: Callable[[], T | None], pause: float = PAUSE_SECONDS) -> T | None:
+        """Ask again until the answer is true; the last answer, whatever it is, when the deadline has passed.
+
+        The last question is asked after the deadline, so that what came true during the last pause counts.
+        """
+        while True:
+            is_last = self.passed
+            if (answer := fact()) or is_last:
+                return answer
+            time.sleep(min(pause, self.left))

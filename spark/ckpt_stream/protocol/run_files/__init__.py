@@ -1,0 +1,1 @@
+"""The small files beside a checkpoint: run records, restart history, stop requests, the lease."""

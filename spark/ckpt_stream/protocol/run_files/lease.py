@@ -1,0 +1,90 @@
+"""One driver per checkpoint: a run looks for another live run before it changes anything.
+
+A driver on this machine is alive as long as its process is, so a killed driver is known to be dead at once. A driver elsewhere is
+dead when the heartbeat in its run record has not changed for a while. If two drivers run despite this, the fences of the lanes
+keep the sink right.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from ckpt_stream.errors import DriverAlive, RunRecordError
+from ckpt_stream.protocol.deadline import Deadline
+from ckpt_stream.protocol.run_files.process_identity import is_alive_here
+from ckpt_stream.protocol.run_files.run_record import NOT_ENDED, RUNNING, RunRecord, path_of
+from ckpt_stream.protocol.storage import ReadableFiles
+
+#: A heartbeat may be late by a long pause of the driver's machine; this many intervals without one is death.
+MISSED_HEARTBEATS = 6
+
+
+def read_other(files: ReadableFiles, run: str, heartbeat_seconds: float) -> RunRecord:
+    """The run record of the run with this name.
+
+    A record that cannot be read counts as one of a live run whose heartbeat is the file's text: a live driver replaces the file.
+    """
+    text: str | None = None
+    try:
+        text = files.read(path_of(run))
+        if text is not None:
+            return RunRecord.from_json(text)
+    except (RunRecordError, UnicodeDecodeError) as e:
+        text = f"{text} {e}"
+    return RunRecord(run, "", state=RUNNING, heartbeat=str(text), heartbeat_seconds=heartbeat_seconds)
+
+
+def refuse_if_alive(
+    mine: RunRecord,
+    read_others: Callable[[], Iterable[RunRecord]],
+    *,
+    came_first: Collection[str] = (),
+    silent: Mapping[str, str] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    say: Callable[[str], None] = lambda _: None,
+) -> dict[str, str]:
+    """Raise DriverAlive if another run on this checkpoint is alive; of two that start at once, the younger is refused.
+
+    A run's name is the time of its machine's clock, which may be wrong: it decides only between runs that start at once. The
+    runs that had a record before this one (`came_first`) and those that are RUNNING already are never refused.
+
+    Returns the last heartbeats of the dead runs, by run; given as `silent`, a later call does not wait for them again.
+    """
+    known = dict(silent or {})
+    first_seen = dict(known)
+    limits: dict[str, Deadline] = {}
+    while True:
+        # Asked before the records are read: a silent run is dead by a record that was read after its limit.
+        over = {run for run, limit in limits.items() if limit.passed}
+        suspects = [
+            r
+            for r in read_others()
+            if r.state in NOT_ENDED and (r.run in came_first or r.run < mine.run or r.state == RUNNING)
+        ]
+        unsure: list[RunRecord] = []
+        for record in suspects:
+            alive = is_alive_here(record)
+            moved = first_seen.setdefault(record.run, record.heartbeat) != record.heartbeat
+            if alive or (alive is None and moved):
+                raise _refusal(record)
+            if alive is None and record.run not in known and record.run not in over:
+                unsure.append(record)
+        if not unsure:
+            return first_seen
+        if not limits:
+            names = ", ".join(f"{r.run} on {r.driver.get('host')}" for r in unsure)
+            say(f"waiting for a heartbeat of {names}")
+        for record in unsure:
+            limits.setdefault(record.run, Deadline.after(record.heartbeat_seconds * MISSED_HEARTBEATS))
+        sleep(1.0)
+
+
+def _refusal(record: RunRecord) -> DriverAlive:
+    driver, checkpoint = record.driver, record.settings.get("checkpoint", "<checkpoint>")
+    return DriverAlive(
+        f"Run {record.run} of this stream is alive on {driver.get('host')} (process {driver.get('pid')}, last heartbeat "
+        f"{record.heartbeat}).",
+        "Two drivers on one checkpoint fence each other without end, and on some storage they damage the checkpoint.",
+        f"let it run; or stop it first with `airflow-ckpt stop {checkpoint}`.",
+    )

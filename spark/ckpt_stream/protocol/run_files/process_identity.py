@@ -1,0 +1,59 @@
+"""Names a process for good: its machine, its boot, its process id and when it started."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from ckpt_stream.protocol.run_files.run_record import RunRecord
+
+
+def state_and_start(pid: int) -> tuple[str, float] | None:
+    """A process's state as one letter, and its start in clock ticks since boot: with the pid that names it for good.
+
+    No time of day: that would be computed from the clock at every look, and the clock may be corrected in between.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # Only the last parenthesis ends the name, which may hold some itself.
+    fields = stat.rpartition(")")[2].split()
+    return fields[0], float(fields[19])
+
+
+def process_started(pid: int) -> float | None:
+    """When a living process of this machine started; a zombie is dead."""
+    found = state_and_start(pid)
+    return None if found is None or found[0] == "Z" else found[1]
+
+
+def this_driver(jvm_pid: int) -> dict[str, object]:
+    """This driver's machine and processes, for its run record."""
+    pid = os.getpid()
+    return {
+        "host": socket.gethostname(),
+        "boot": boot_id(),
+        "pid": pid,
+        "started": process_started(pid),
+        "jvm_pid": jvm_pid,
+    }
+
+
+def boot_id() -> str:
+    """What differs between two machines of one name, two boots of one machine, and two containers with separate process ids."""
+    try:
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def is_alive_here(record: RunRecord) -> bool | None:
+    """Whether a run's process lives on this machine; None when it cannot be seen from here."""
+    driver, boot = record.driver, boot_id()
+    if driver.get("host") != socket.gethostname() or driver.get("boot") != boot or not boot:
+        return None
+    if driver.get("pid") is None or driver.get("started") is None:
+        return None
+    return bool(process_started(int(driver["pid"])) == driver["started"])

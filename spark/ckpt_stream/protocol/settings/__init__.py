@@ -1,0 +1,1 @@
+"""The settings of a stream: each is declared here once, and checked."""

@@ -1,0 +1,199 @@
+"""The settings of a stream that Airflow and the driver share: each is declared here, once.
+
+Airflow's `Stream` and the driver's `StreamConfig` derive from `StreamSettings` and add what only they need. Types, limits,
+the driver's document and the table in docs/declare-a-stream.md follow from what is written here. To add a setting, add it
+here, and run `scripts/stream_settings.py`, which writes the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+from ckpt_stream.protocol.settings.setting import Group, Kind, about, setting
+
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
+START_MODES = ("group", "earliest", "latest", "timestamp", "explicit", "ledger")
+MIRROR_MODES = ("on_checkpoint", "periodic", "disabled")
+MALFORMED_POLICIES = ("skip", "dead_letter", "fail")
+OUTPUT_MODES = ("append", "update", "complete")
+#: One lane per task is written by one librdkafka; more than this is a typing error, not a plan.
+MAX_LANES = 1024
+#: In Spark's start offsets -1 is the latest and -2 the earliest.
+LATEST_OR_EARLIEST = -2
+
+# A user may write a number or a switch as a template and a time in words; the driver is given the values.
+TimeT = TypeVar("TimeT")
+WholeT = TypeVar("WholeT")
+SwitchT = TypeVar("SwitchT")
+TopicsT = TypeVar("TopicsT")
+OffsetsT = TypeVar("OffsetsT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSettings(Generic[TimeT, WholeT, SwitchT, TopicsT, OffsetsT]):
+    """What the driver and Airflow both know about a stream."""
+
+    # The stream
+    name: str = field(
+        metadata=about(
+            Group.STREAM,
+            Kind.TEXT,
+            "names the stream, and its consumer group, ledger and transactional ids unless those are given",
+        )
+    )
+    application_version: str = setting(
+        "", Group.STREAM, Kind.TEXT, "goes into the ledger; shows which version wrote a batch"
+    )
+    options: Mapping[str, Any] = setting({}, Group.STREAM, Kind.MAPPING, "the application's own; they are not secret")
+
+    # Source
+    source: TopicsT = setting((), Group.SOURCE, Kind.TEXTS, "topic or topics that are read")
+    source_pattern: str | None = setting(None, Group.SOURCE, Kind.TEXT, "instead: a regular expression for topics")
+    source_options: Mapping[str, str] = setting(
+        {},
+        Group.SOURCE,
+        Kind.MAPPING,
+        "options of Spark's Kafka source; those that would break the guarantee (`failOnDataLoss`, `minPartitions`, "
+        "`maxRecordsPerPartition`, ...) are refused",
+    )
+    include_headers: SwitchT = setting(
+        False, Group.SOURCE, Kind.SWITCH, "give the application the headers of the source's records"
+    )
+    malformed: str = setting(
+        "skip",
+        Group.SOURCE,
+        Kind.TEXT,
+        "records that the application calls malformed: `skip` and count, `dead_letter`, or `fail`",
+        one_of=MALFORMED_POLICIES,
+    )
+    dead_letter_topic: str | None = setting(
+        None, Group.SOURCE, Kind.TEXT, "where malformed records go, in the same transaction"
+    )
+    group: str = setting(
+        "", Group.SOURCE, Kind.TEXT, "consumer group that shows the progress to lag tools; empty: the name"
+    )
+    offset_mirror: str = setting(
+        "on_checkpoint",
+        Group.SOURCE,
+        Kind.TEXT,
+        "when the group's offsets are committed: after each batch, `periodic`, or `disabled`. They never decide a resume",
+        one_of=MIRROR_MODES,
+    )
+    offset_mirror_period: TimeT = setting(
+        timedelta(seconds=30), Group.SOURCE, Kind.DURATION, 'for `offset_mirror="periodic"`', least=0
+    )
+
+    # Sink
+    sink: str = field(metadata=about(Group.SINK, Kind.TEXT, "topic that is written"))
+    guarantee: str = setting(
+        EXACTLY_ONCE, Group.SINK, Kind.TEXT, "`at_least_once` is Spark's own sink", one_of=(EXACTLY_ONCE, AT_LEAST_ONCE)
+    )
+    sink_id: str = setting(
+        "",
+        Group.SINK,
+        Kind.TEXT,
+        "names the ledger topic (`<sink id>.ledger`) and the transactional ids; unique in a Kafka cluster; empty: the name",
+    )
+    lanes: WholeT = setting(
+        1, Group.SINK, Kind.WHOLE, "transactions per batch; see [lanes](exactly-once.md#lanes)", least=1, most=MAX_LANES
+    )
+    transaction_timeout: TimeT = setting(
+        timedelta(minutes=1),
+        Group.SINK,
+        Kind.DURATION,
+        "Kafka aborts a transaction that is open for longer; at most the brokers' `transaction.max.timeout.ms`",
+        least=1,
+    )
+    output_mode: str | None = setting(
+        None,
+        Group.SINK,
+        Kind.TEXT,
+        "`append`, `update` or `complete`; empty: what the application says",
+        one_of=OUTPUT_MODES,
+    )
+    audit: str = setting(
+        "none",
+        Group.SINK,
+        Kind.TEXT,
+        "`record`: each record carries a header with its batch, lane and place, so that a verdict can name it",
+        one_of=("none", "record"),
+    )
+    ledger_history: WholeT = setting(
+        1000,
+        Group.SINK,
+        Kind.WHOLE,
+        "batches that the ledger remembers; a verification cannot look further back",
+        least=2,
+    )
+
+    # Batches
+    trigger_interval: TimeT = setting(
+        timedelta(0),
+        Group.BATCHES,
+        Kind.DURATION,
+        "time between the starts of two batches; 0: a batch follows the one before it at once",
+        least=0,
+    )
+    drain: SwitchT = setting(False, Group.BATCHES, Kind.SWITCH, "process what is there at the start, then end")
+    stop_at: OffsetsT = setting(
+        {},
+        Group.BATCHES,
+        Kind.OFFSETS,
+        "end after the first batch that reaches these offsets, `{topic: {partition: offset}}`, in every partition named; that "
+        "batch may go beyond",
+        least=0,
+    )
+    max_offsets_per_batch: WholeT | None = setting(
+        None,
+        Group.BATCHES,
+        Kind.WHOLE,
+        "bounds a batch, and so its transaction, when the stream has to catch up",
+        least=1,
+    )
+    min_pause: TimeT = setting(
+        timedelta(0),
+        Group.BATCHES,
+        Kind.DURATION,
+        "at least so long between the end of a batch and the start of the next",
+        least=0,
+    )
+    batch_timeout: TimeT = setting(
+        timedelta(minutes=10), Group.BATCHES, Kind.DURATION, "a batch that takes longer fails the run", least=1
+    )
+
+    # Where a new stream begins
+    start: str = setting(
+        "group",
+        Group.START,
+        Kind.TEXT,
+        "`group` (the consumer group's offsets, else the earliest), `earliest`, `latest`, `timestamp`, `explicit`, `ledger` "
+        "(where the ledger ends: for a stateless stream that lost its checkpoint)",
+        one_of=START_MODES,
+    )
+    start_timestamp_ms: WholeT | None = setting(
+        None, Group.START, Kind.WHOLE, 'for `start="timestamp"`: milliseconds since the epoch', least=0
+    )
+    start_offsets: OffsetsT = setting(
+        {},
+        Group.START,
+        Kind.OFFSETS,
+        'for `start="explicit"`: `{topic: {partition: offset}}`',
+        least=LATEST_OR_EARLIEST,
+    )
+
+    # Restart
+    heartbeat: TimeT = setting(
+        timedelta(seconds=5), Group.RESTART, Kind.DURATION, "time between two heartbeats of the driver", least=0.1
+    )
+
+    # Storage
+    checkpoint: str = field(
+        metadata=about(
+            Group.STORAGE,
+            Kind.TEXT,
+            "a path that Spark and Airflow both can reach: `file://`, `hdfs://`, `s3a://`, `gs://`, `abfss://`",
+        )
+    )

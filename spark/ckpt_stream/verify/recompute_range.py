@@ -1,0 +1,178 @@
+"""Which batches a recomputation looks at, and what bounds them in the sink, of a stream that may be running."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ckpt_stream.errors import CannotTell
+from ckpt_stream.kafka.admin_client import admin_client
+from ckpt_stream.kafka.ask_topic_ends import topic_ends
+from ckpt_stream.kafka.ledger_lanes import LedgerLanes
+from ckpt_stream.kafka.topic_settings import cleanup_policy, topic_settings
+from ckpt_stream.protocol.checkpoint.batch_offsets import end_offsets, first_offsets
+from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd, checkpoint_end
+from ckpt_stream.protocol.deadline import Deadline
+from ckpt_stream.protocol.ledger.ledger_record import ledger_topic, sink_starts
+from ckpt_stream.protocol.run_files.record_files import ADOPTION
+from ckpt_stream.protocol.settings.config import StreamConfig
+from ckpt_stream.protocol.settings.stream_settings import AT_LEAST_ONCE
+from ckpt_stream.protocol.storage import ReadableFiles
+from ckpt_stream.protocol.topic_ends import TopicEnds
+from ckpt_stream.protocol.verification.removed_records import removed_by_compaction, removed_by_retention
+
+#: How long a running stream is watched for a moment in which nothing is in flight.
+WATCH_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The last batch, and the sink's offsets between which the records of all batches lie."""
+
+    last: int
+    start: Mapping[int, int]
+    end: Mapping[int, int]
+
+
+class RangeReader:
+    """Reads what bounds a recomputation. The ledger only bounds the sink; no count is taken from it."""
+
+    def __init__(self, files: ReadableFiles, config: StreamConfig, kafka: Mapping[str, Any]) -> None:
+        self.files, self.config = files, config
+        self.admin = admin_client(kafka)
+        self._lanes = LedgerLanes(kafka, ledger_topic(config.sink_id))
+
+    def checkpoint(self) -> CheckpointEnd:
+        return checkpoint_end(self.files)
+
+    def sink_ends(self) -> TopicEnds:
+        ends = topic_ends(self.admin, self.config.sink)
+        if ends is None:
+            raise CannotTell("no_topic", f"The sink topic {self.config.sink} does not exist.", "check the name")
+        return ends
+
+    def sink_starts(self, query_id: str | None) -> tuple[dict[int, dict[int, int]], bool]:
+        """Where the sink ended when each of the query's batches began, and whether no transaction is open in the ledger."""
+        ends = topic_ends(self.admin, self._lanes.topic)
+        if ends is None:
+            return {}, True
+        mine = [r for lane in self._lanes.read(sorted(ends.stable)) for r in lane if r.query_id == query_id]
+        return sink_starts(mine, self.config.sink), not ends.held_back
+
+    def sink_policy(self) -> str:
+        return cleanup_policy(topic_settings(self.admin, self.config.sink))
+
+
+def find_bounds(
+    files: ReadableFiles, config: StreamConfig, kafka: Mapping[str, Any], until: int | None = None
+) -> Bounds:
+    """The bounds at a moment in which nothing is in flight; else those of a batch whose successor has begun.
+
+    The ledger only bounds the sink: what is missing in it must not make the range shorter, or a loss would look clean.
+    """
+    reader = RangeReader(files, config, kafka)
+    deadline = Deadline.after(WATCH_SECONDS)
+    bounds = deadline.wait_for(lambda: _bounds(reader, until, without_newest=deadline.passed and until is None))
+    if bounds is None:
+        raise CannotTell(
+            "in_flight",
+            f"{config.sink} did not stand still for {WATCH_SECONDS:.0f} s, and readers do not see the end of the last batch.",
+            "recompute when the stream is stopped, or an open transaction has ended",
+        )
+    return bounds
+
+
+def _bounds(reader: RangeReader, until: int | None, *, without_newest: bool) -> Bounds | None:
+    """The bounds of all batches up to the last one; None while its end is unknown.
+
+    A running stream never stands still. Its newest batch in the ledger may be left out: where the one before ends is known.
+    """
+    checkpoint = reader.checkpoint()
+    if checkpoint.committed is None:
+        raise CannotTell("no_batches", "The checkpoint has no committed batch yet.", "let the stream run first")
+    if until is not None and until > checkpoint.committed:
+        raise CannotTell(
+            "not_there_yet",
+            f"Batch {until} is not committed yet; the newest one is {checkpoint.committed}.",
+            "recompute again when the stream has committed it",
+        )
+    ends = reader.sink_ends()
+    starts, ledger_at_rest = reader.sink_starts(checkpoint.query_id)
+    last = checkpoint.committed if until is None else until
+    newest = max(starts, default=-1)
+    # A ledger that ends before the checkpoint has lost batches: no reason to compare fewer.
+    if without_newest and newest >= checkpoint.committed:
+        last = min(last, newest - 1)
+    end = _known_end(starts.get(last + 1), ends) if last >= 0 else None
+    if end is None and last == checkpoint.committed and ledger_at_rest and _at_rest(reader, checkpoint, ends):
+        end = dict(ends.stable)
+    return None if end is None else Bounds(last, _start(reader, starts, ends), end)
+
+
+def _known_end(next_start: Mapping[int, int] | None, ends: TopicEnds) -> dict[int, int] | None:
+    """Where a batch ends, by the start of the next one, if readers see everything before that."""
+    if next_start is None:
+        return None
+    # A partition that the next batch does not know was added later: it has no record of the batches before.
+    end = {p: next_start.get(p, 0) for p in ends.stable}
+    return end if ends.show(end) else None
+
+
+def _at_rest(reader: RangeReader, before: CheckpointEnd, ends: TopicEnds) -> bool:
+    """Nothing was committed since the checkpoint was read, and no transaction is open in the sink."""
+    if reader.config.guarantee == AT_LEAST_ONCE and before.in_doubt is not None:
+        return False
+    return not ends.held_back and reader.checkpoint() == before
+
+
+def _start(reader: RangeReader, starts: Mapping[int, Mapping[int, int]], ends: TopicEnds) -> dict[int, int]:
+    """Where the sink ended when the stream's first batch began; its beginning, where that is unknown."""
+    sink, first = reader.config.sink, starts.get(0)
+    if first is None and reader.files.exists(ADOPTION):
+        raise CannotTell(
+            "adopted",
+            f"{sink} also holds what an earlier checkpoint wrote, and the ledger no longer has the batch where that ends.",
+            "verify at depth `sink`",
+        )
+    start = {p: (first or {}).get(p, 0) for p in ends.stable}
+    _refuse_gone(sink, "sink", ends, reader.sink_policy(), start)
+    return start
+
+
+def refuse_deleted(kafka: Mapping[str, Any], ranges: Mapping[str, Mapping[int, tuple[int, int]]]) -> None:
+    """The source must still hold every record of the range."""
+    admin = admin_client(kafka)
+    for topic, partitions in ranges.items():
+        ends = topic_ends(admin, topic)
+        if ends is None:
+            raise CannotTell("no_topic", f"The source topic {topic} does not exist any more.", "verify at depth `sink`")
+        policy = cleanup_policy(topic_settings(admin, topic))
+        _refuse_gone(topic, "source", ends, policy, {p: start for p, (start, end) in partitions.items() if start < end})
+
+
+def _refuse_gone(topic: str, role: str, ends: TopicEnds, policy: str, start: Mapping[int, int]) -> None:
+    if gone := removed_by_retention(start, ends.earliest):
+        raise CannotTell(
+            f"{role}_truncated",
+            gone.in_words(topic),
+            f"recompute before the {role}'s retention ends, or verify at depth `sink`",
+        )
+    if what := removed_by_compaction(topic, policy):
+        raise CannotTell(f"{role}_compacted", what, "verify at depth `ledger`")
+
+
+def source_ranges(files: ReadableFiles, last: int) -> dict[str, dict[int, tuple[int, int]]]:
+    """``{topic: {partition: (start, end)}}`` from the first batch to this one; a partition added later begins at 0."""
+    starts, ends = first_offsets(files), end_offsets(files, last)
+    if starts is None or ends is None:
+        raise CannotTell(
+            "checkpoint_history",
+            f"The checkpoint no longer has {'sources/0/0' if starts is None else f'offsets/{last}'}: the source range is "
+            "not known.",
+            "recompute up to a batch that is still in the checkpoint's log",
+        )
+    return {
+        topic: {int(p): (int(starts.get(topic, {}).get(p, 0)), int(end)) for p, end in partitions.items()}
+        for topic, partitions in ends.items()
+    }

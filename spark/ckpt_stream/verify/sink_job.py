@@ -1,0 +1,271 @@
+"""The scan of a sink as a Spark batch job: the same result as the scan in one process, for ranges that are too large for it.
+
+The job gets one JSON document (first argument, ``@file`` or environment, as a stream does): topics, offsets, where each
+batch begins, and which lanes have audit headers. It writes its result as JSON; the verification that
+submitted it draws the conclusion.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ckpt_stream.errors import ConfigError
+from ckpt_stream.protocol.ledger.checksum import AUDIT_HEADER
+from ckpt_stream.protocol.settings.application_input import (
+    SECRETS_PROPERTY,
+    delete_secrets_file,
+    find_document,
+    with_secrets,
+)
+from ckpt_stream.protocol.settings.secret_names import is_secret
+from ckpt_stream.protocol.verification.audit import NONE, incomplete_lanes
+from ckpt_stream.protocol.verification.scan_result import (
+    ALIEN,
+    DUPLICATE,
+    LISTED,
+    OUT_OF_ORDER,
+    AuditResult,
+    Boundaries,
+    Example,
+    ExpectedLane,
+    ExpectedLanes,
+    Scan,
+    Sums,
+    scans_to_json,
+)
+from ckpt_stream.spark.hadoop_files import CheckpointFiles
+from ckpt_stream.spark.kafka_ranges import read_offsets
+from ckpt_stream.spark.record_hash import record_hash_column
+from ckpt_stream.spark.session import redacting_session
+from ckpt_stream.verify.scan_tasks import LANES_SCHEMA, NAME_COLUMNS, SUMS_SCHEMA, Collector, audit_lane, hash_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+log = logging.getLogger("ckpt_stream")
+
+#: The audit header's three numbers as Java's regular expressions have them; `\\z`, since `$` lets a line's end pass.
+NAME_IN_JAVA = r"^\d{1,18}/\d{1,18}/\d{1,18}\z"
+
+
+@dataclass(frozen=True)
+class TopicRange:
+    """One topic to be read, from start to end of each partition."""
+
+    topic: str
+    start: Mapping[int, int]
+    end: Mapping[int, int]
+    boundaries: Boundaries
+    #: None: the records have no audit header.
+    expected: ExpectedLanes | None = None
+    #: Read it once more, with the aborted copies that read_committed hides.
+    count_aborted: bool = False
+
+    @property
+    def formats(self) -> list[int]:
+        """The ledger formats by which records are hashed."""
+        return sorted(set(self.boundaries.formats) or {self.boundaries.format_of(None)})
+
+
+@dataclass(frozen=True)
+class ScanJob:
+    """What the job's document says."""
+
+    name: str
+    kafka: Mapping[str, Any]
+    result: str
+    topics: tuple[TopicRange, ...]
+
+
+def job_from_json(text: str) -> ScanJob:
+    """Read the job's document."""
+    try:
+        document = json.loads(text)
+        topics = tuple(_topic_range(t) for t in document["targets"])
+        job = ScanJob(str(document["name"]), document["kafka"], str(document["result"]), topics)
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise ConfigError(f"The job's document cannot be read: {type(e).__name__}: {e}") from e
+    if leaked := sorted(name for name in job.kafka if is_secret(name)):
+        raise ConfigError(
+            f"The job's document holds secrets ({', '.join(leaked)}): pass them as the Spark property {SECRETS_PROPERTY}."
+        )
+    return job
+
+
+def _topic_range(document: Mapping[str, Any]) -> TopicRange:
+    start, end, offsets = ({int(p): o for p, o in document[name].items()} for name in ("start", "end", "offsets"))
+    lanes = document["lanes"]
+    expected = None if lanes is None else ExpectedLanes([ExpectedLane(*map(int, lane)) for lane in lanes])
+    boundaries = Boundaries(offsets, document["formats"])
+    return TopicRange(document["topic"], start, end, boundaries, expected, bool(document.get("count_aborted", False)))
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Do the job that the document describes; the exit code says whether its result was written, not what it is."""
+    delete_secrets_file()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        job = job_from_json(find_document(sys.argv if argv is None else argv))
+    except ConfigError as e:
+        print(f"ckpt_stream: {e}", file=sys.stderr, flush=True)
+        sys.exit(2)
+    spark = redacting_session(job.name)
+    try:
+        scans = run_job(spark, job)
+    except Exception as e:
+        log.exception("the scan failed")
+        print(f"ckpt_stream: {job.name} FAILED: {type(e).__name__}: {e}", file=sys.stderr, flush=True)
+        sys.exit(1)
+    finally:
+        spark.stop()
+    print(f"ckpt_stream: {job.name}: {sum(s.records for s in scans)} record(s) read", file=sys.stderr, flush=True)
+    sys.exit(0)
+
+
+def run_job(spark: SparkSession, job: ScanJob) -> list[Scan]:
+    """Read every topic of the job, and write the results to its file."""
+    kafka = with_secrets(job.kafka, spark.conf.get(SECRETS_PROPERTY, None))
+    scans = [scan_topic(spark, kafka, topic_range) for topic_range in job.topics]
+    write_result(spark, job.result, scans_to_json(scans))
+    return scans
+
+
+def write_result(spark: SparkSession, path: str, text: str) -> None:
+    """Write a result whole or not at all, wherever Spark can write."""
+    folder, _, name = path.rpartition("/")
+    CheckpointFiles(spark, folder or ".").write(name, text)
+
+
+def read_topic(
+    spark: SparkSession, kafka: Mapping[str, Any], topic_range: TopicRange, *, isolation: str = "read_committed"
+) -> DataFrame:
+    """A topic from start to end of each partition, exactly: what is no longer there is an error, never passed over."""
+    wanted = {
+        p: (topic_range.start.get(p, 0), stop)
+        for p, stop in topic_range.end.items()
+        if topic_range.start.get(p, 0) < stop
+    }
+    return read_offsets(spark, kafka, {topic_range.topic: wanted}, isolation=isolation, headers=_headers(topic_range))
+
+
+def _headers(topic_range: TopicRange) -> bool:
+    """Since format 2 the headers are a part of a record's hash."""
+    return topic_range.expected is not None or max(topic_range.formats) > 1
+
+
+def scan_topic(spark: SparkSession, kafka: Mapping[str, Any], topic_range: TopicRange) -> Scan:
+    """The scan of one topic."""
+    begun = time.perf_counter()
+    boundaries, expected = topic_range.boundaries, topic_range.expected
+    rows = _named(read_topic(spark, kafka, topic_range), topic_range)
+    scan = gather_sums(rows.mapInArrow(Collector(boundaries, expected), SUMS_SCHEMA).collect(), topic_range)
+    if expected is not None and scan.audit is not None:
+        gather_lanes(_lanes(spark, rows, boundaries, expected), boundaries, expected, scan.audit)
+    scan.seconds = time.perf_counter() - begun
+    if topic_range.count_aborted:
+        scan.uncommitted = read_topic(spark, kafka, topic_range, isolation="read_uncommitted").count()
+    return scan
+
+
+def _named(records: DataFrame, topic_range: TopicRange) -> DataFrame:
+    """Place and hash of each record and, where it has an audit header, what that names."""
+    from pyspark.sql import functions as F
+
+    columns = [F.col("partition").cast("long").alias("partition"), F.col("offset")]
+    headers = "headers" if _headers(topic_range) else None
+    columns += [record_hash_column("key", "value", headers, f).alias(hash_name(f)) for f in topic_range.formats]
+    if topic_range.expected is not None:
+        ours = F.filter("headers", lambda h: (h["key"] == AUDIT_HEADER) & h["value"].isNotNull())
+        text = F.get(ours, F.lit(0))["value"].cast("string")
+        parts = F.split(F.when(text.rlike(NAME_IN_JAVA), text), "/")
+        for number, name in enumerate(NAME_COLUMNS):
+            part = F.get(parts, F.lit(number)).try_cast("long")
+            columns.append(F.coalesce(part, F.lit(NONE).cast("long")).alias(name))
+    return records.select(*columns)
+
+
+def _lanes(spark: SparkSession, rows: DataFrame, boundaries: Boundaries, expected: ExpectedLanes) -> list[Any]:
+    """One row for each lane of a batch that was seen, and one for each of its records that is not as it should be."""
+    from pyspark.sql import functions as F
+
+    known = [
+        (query, batch, lane, index, expected.records[index, lane])
+        for query, meanings in enumerate(expected.meanings)
+        for (batch, lane), index in meanings.items()
+    ]
+    if not known:
+        return []
+    schema = "query long, batch long, lane long, index long, expected long"
+    claimed = F.broadcast(spark.createDataFrame(known, schema))
+    named = rows.withColumn("query", _query(boundaries, expected)).join(claimed, ["query", "batch", "lane"])
+    wanted = named.filter("place < expected").select("index", "lane", "partition", "offset", "place", "expected")
+    found: list[Any] = wanted.groupBy("index", "lane").applyInArrow(audit_lane, LANES_SCHEMA).collect()
+    return found
+
+
+def _query(boundaries: Boundaries, expected: ExpectedLanes) -> Column:
+    """The query in whose range a record lies: how many queries took over before it."""
+    from pyspark.sql import functions as F
+
+    query = F.lit(0).cast("long")
+    for begin in expected.begins[1:]:
+        for partition, offsets in boundaries.offsets.items():
+            behind = (F.col("partition") == partition) & (F.col("offset") >= offsets[begin])
+            query += behind.cast("long")
+    return query
+
+
+def gather_sums(rows: Iterable[Any], topic_range: TopicRange) -> Scan:
+    """Put together what the tasks found."""
+    expected = topic_range.expected
+    scan = Scan(topic=topic_range.topic, audit=None if expected is None else AuditResult())
+    aliens: list[Example] = []
+    for row in rows:
+        if row["kind"] == "sum":
+            scan.batches.setdefault(row["lies_in"], Sums()).add(row["records"], row["checksum"], row["partition"])
+            scan.records += row["records"]
+        elif row["kind"] == "aliens" and scan.audit is not None:
+            scan.audit.counts[ALIEN] += row["records"]
+        else:
+            name = None if row["batch"] == NONE else (row["batch"], row["lane"], row["place"])
+            means = expected.batch_meant(name, row["lies_in"]) if expected and name else None
+            aliens.append(Example(ALIEN, row["partition"], row["offset"], row["lies_in"], name, means))
+    if scan.audit is not None:
+        scan.audit.examples += _first(aliens)
+    return scan
+
+
+def gather_lanes(rows: Iterable[Any], boundaries: Boundaries, expected: ExpectedLanes, result: AuditResult) -> None:
+    """Add what the lanes of the batches show; a lane of which nothing was seen has no row."""
+    numbers = {lane.index: lane.batch for lane in expected.all}
+    seen: dict[tuple[int, int], tuple[int, Sequence[int]]] = {}
+    examples: dict[str, list[Example]] = {DUPLICATE: [], OUT_OF_ORDER: []}
+    for row in rows:
+        index, lane, kind = row["index"], row["lane"], row["kind"]
+        if kind == "seen":
+            seen[index, lane] = (row["records"], row["missing"])
+        elif row["partition"] is None:
+            result.counts[kind] += row["records"]
+        else:
+            lies_in, _ = boundaries.batch_at(row["partition"], row["offset"])
+            name = (numbers[index], lane, row["place"])
+            examples[kind].append(Example(kind, row["partition"], row["offset"], lies_in, name, index))
+    for found in examples.values():
+        result.examples += _first(found)
+    result.incomplete += incomplete_lanes(expected, seen)
+
+
+def _first(examples: Iterable[Example]) -> list[Example]:
+    return sorted(examples, key=lambda e: (e.partition, e.offset))[:LISTED]
+
+
+# An installed wheel has no folder of applications: there, this file itself is submitted.
+if __name__ == "__main__":
+    main()

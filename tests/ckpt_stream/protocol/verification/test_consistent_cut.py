@@ -1,0 +1,88 @@
+"""A last batch, and what bounds it in the sink, of a stream that may be running."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from ckpt_stream.protocol.ledger.ledger_batches import Batch, batches_of
+from ckpt_stream.protocol.topic_ends import TopicEnds
+from ckpt_stream.protocol.verification.consistent_cut import (
+    ALL_BATCHES,
+    BatchRange,
+    ConsistentCut,
+    Snapshot,
+    take_consistent_cut,
+)
+from tests.ckpt_stream.protocol.ledger.test_ledger_batches import lane, names
+from tests.ckpt_stream.samples import held
+
+pytestmark = pytest.mark.unit
+
+
+def cut_of(batches: Sequence[Batch], ends: TopicEnds, topic: str, wanted: BatchRange = ALL_BATCHES) -> ConsistentCut:
+    snapshot = Snapshot(batches, ends, at_rest=True, wanted=wanted)
+    return take_consistent_cut(lambda: snapshot, topic, settle_seconds=0)[0]
+
+
+def written(count: int) -> list[Batch]:
+    """Batches of ten records each."""
+    return batches_of([[held(n, sink_start={"sink": {"0": n * 10}}) for n in range(count)]])
+
+
+def test_a_cut_leaves_out_what_lies_before_something_forgotten() -> None:
+    batches = batches_of([lane(0, ("a", [90, 91]), ("b", [7, 8]), lanes=1)])
+    ends = TopicEnds({0: 0}, {0: 9}, {0: 9})
+
+    def cut(wanted: BatchRange) -> list[str]:
+        return names(list(cut_of(batches, ends, "sink", wanted).batches))
+
+    assert cut(BatchRange()) == ["|b7", "b8"]
+    assert cut(BatchRange(after=90, query="a")) == ["|b7", "b8"]
+    assert cut(BatchRange(after=7)) == ["b8"]
+    assert cut(BatchRange(until=6)) == [], "where batch 91 ended is forgotten"
+
+
+def test_batches_that_know_nothing_of_a_topic_have_no_place_in_it() -> None:
+    """The first two wrote dead letters to another topic, and the last none."""
+    starts = [None, None, 10, 20, None]
+    records = [held(n, sink_start={} if at is None else {"dead": {"0": at}}) for n, at in enumerate(starts)]
+    ends = TopicEnds({0: 0}, {0: 30}, {0: 30})
+    cut = cut_of(batches_of([records]), ends, "dead")
+    assert cut.boundaries.offsets == {0: [10, 10, 10, 20, 30]}
+    assert [cut.boundaries.batch_at(0, offset)[0] for offset in (10, 19, 20, 29)] == [2, 2, 3, 3]
+
+
+@pytest.mark.parametrize(("stable", "left"), [(30, 3), (29, 2), (20, 2), (19, 1), (0, 0)])
+def test_a_cut_leaves_out_every_batch_of_which_readers_do_not_see_the_end_yet(stable: int, left: int) -> None:
+    """The marker of a batch may be late in the sink although the ledger has its record, and that of the next."""
+    records = [held(n, sink_start={"sink": {"0": n * 10}}) for n in range(4)]
+    ends = TopicEnds({0: 0}, {0: stable}, {0: 40})
+    cut = cut_of(batches_of([records]), ends, "sink")
+    assert len(cut.batches) == left
+    assert cut.left_out == 3
+
+
+def test_a_sink_that_stands_still_is_cut_at_its_end() -> None:
+    cut = cut_of(written(2), TopicEnds({0: 0}, {0: 25}, {0: 25}), "sink")
+    assert (len(cut.batches), cut.end, cut.next_batch, cut.left_out) == (2, {0: 25}, None, None)
+
+
+def test_a_range_that_ends_before_the_newest_batch_needs_no_standstill() -> None:
+    """It is bounded by the batch behind it, whatever is in flight."""
+    snapshot = Snapshot(written(3), TopicEnds({0: 0}, {0: 25}, {0: 31}), at_rest=False, wanted=BatchRange(until=0))
+
+    def never(seconds: float) -> None:
+        pytest.fail("waited")
+
+    cut, _ = take_consistent_cut(lambda: snapshot, "sink", sleep=never)
+    assert (len(cut.batches), cut.end) == (1, {0: 10})
+    assert cut.next_batch is snapshot.batches[1]
+
+
+def test_a_stream_that_stands_still_within_the_time_is_not_cut_short() -> None:
+    still = TopicEnds({0: 0}, {0: 25}, {0: 25})
+    looks: Iterator[Snapshot] = iter([Snapshot(written(2), still, at_rest=rest) for rest in (False, False, True)])
+    cut, found = take_consistent_cut(lambda: next(looks), "sink", sleep=lambda _: None)
+    assert (len(cut.batches), found.at_rest) == (2, True)
