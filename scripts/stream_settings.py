@@ -24,7 +24,11 @@ INTRODUCTIONS = {Group.START: "Only for a checkpoint without a batch. A checkpoi
 
 def made_pages() -> dict[Path, str]:
     """Each page with tables of settings, with its tables made again."""
-    tables = {"declare-a-stream.md": tables_of_a_stream(), "applications.md": table_of_the_document()}
+    tables = {
+        "declare-a-stream.md": tables_of_a_stream(),
+        "applications.md": table_of_the_document(),
+        "api.md": call_of_a_stream(),
+    }
     return {DOCS / name: _page((DOCS / name).read_text(), made) for name, made in tables.items()}
 
 
@@ -42,6 +46,26 @@ def tables_of_a_stream() -> str:
             introduction = [INTRODUCTIONS[group]] if group in INTRODUCTIONS else []
             parts.append("\n".join([f"### {group.value}\n", *introduction, *HEAD, *rows]) + "\n\n")
     return "".join(parts)
+
+
+def call_of_a_stream() -> str:
+    """How a stream is made, with every setting and its default: mkdocstrings would show how each is declared."""
+    lines = []
+    for group in Group:
+        if settings := [f for f in _required_first(Stream) if settings_of(Stream)[f.name].group is group]:
+            lines += [f"    # {group.value}", *(f"    {f.name}{_given(f)}," for f in settings)]
+    return "\n".join(["```text", "Stream(", *lines, ")", "```\n\n"])
+
+
+def _given(f: Field[Any]) -> str:
+    value = default_of(f)
+    if value is MISSING:
+        return ""
+    if isinstance(value, timedelta):
+        value = in_words(value.total_seconds())
+    if isinstance(value, RestartStrategy):
+        return f"={type(value).__name__}()"
+    return f'="{value}"' if isinstance(value, str) else f"={value!r}"
 
 
 def table_of_the_document() -> str:

@@ -32,11 +32,21 @@ def test_every_setting_of_a_stream_is_described_with_its_default() -> None:
     made = script("stream_settings").made_pages()
     declarations = {DOCS / "declare-a-stream.md": Stream, DOCS / "applications.md": StreamConfig}
 
-    assert set(made) == set(declarations)
+    assert set(made) == {*declarations, DOCS / "api.md"}
+    for page, text in made.items():
+        assert page.read_text() == text, "run: .venv/bin/python scripts/stream_settings.py"
     for page, declaration in declarations.items():
-        assert page.read_text() == made[page], "run: .venv/bin/python scripts/stream_settings.py"
         assert set(rows(page)) == {f.name for f in fields(declaration)}
         assert [name for name, cells in rows(page).items() if not cells[1]] == []
+
+
+def test_the_api_page_shows_how_a_stream_is_made_and_no_detail_of_its_declaration() -> None:
+    text = (DOCS / "api.md").read_text()
+
+    for f in fields(Stream):
+        assert re.search(rf"^    {f.name}(=[^,]+)?,$", text, re.MULTILINE), f.name
+    assert "setting(" not in text
+    assert "show_signature: false" in text
 
 
 def test_every_state_is_described() -> None:
