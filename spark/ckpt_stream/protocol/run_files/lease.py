@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ckpt_stream.errors import DriverAlive, RunRecordError
-from ckpt_stream.protocol.deadline import Deadline
 from ckpt_stream.protocol.run_files.process_identity import is_alive_here
 from ckpt_stream.protocol.run_files.run_record import NOT_ENDED, RUNNING, RunRecord, path_of
 from ckpt_stream.protocol.storage import ReadableFiles
 
 #: A heartbeat may be late by a long pause of the driver's machine; this many intervals without one is death.
 MISSED_HEARTBEATS = 6
+PAUSE_SECONDS = 1.0
 
 
 def read_other(files: ReadableFiles, run: str, heartbeat_seconds: float) -> RunRecord:
@@ -53,10 +53,10 @@ def refuse_if_alive(
     """
     known = dict(silent or {})
     first_seen = dict(known)
-    limits: dict[str, Deadline] = {}
+    # By run, the pauses so far. What a read of the storage takes does not count: a storage that answers neither this driver nor
+    # the other one is no reason to believe that the other one is dead.
+    paused: dict[str, float] = {}
     while True:
-        # Asked before the records are read: a silent run is dead by a record that was read after its limit.
-        over = {run for run, limit in limits.items() if limit.passed}
         suspects = [
             r
             for r in read_others()
@@ -68,16 +68,17 @@ def refuse_if_alive(
             moved = first_seen.setdefault(record.run, record.heartbeat) != record.heartbeat
             if alive or (alive is None and moved):
                 raise _refusal(record)
-            if alive is None and record.run not in known and record.run not in over:
+            limit = record.heartbeat_seconds * MISSED_HEARTBEATS
+            if alive is None and record.run not in known and paused.get(record.run, 0.0) < limit:
                 unsure.append(record)
         if not unsure:
             return first_seen
-        if not limits:
+        if not paused:
             names = ", ".join(f"{r.run} on {r.driver.get('host')}" for r in unsure)
             say(f"waiting for a heartbeat of {names}")
+        sleep(PAUSE_SECONDS)
         for record in unsure:
-            limits.setdefault(record.run, Deadline.after(record.heartbeat_seconds * MISSED_HEARTBEATS))
-        sleep(1.0)
+            paused[record.run] = paused.get(record.run, 0.0) + PAUSE_SECONDS
 
 
 def _refusal(record: RunRecord) -> DriverAlive:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ckpt_stream.errors import NotAdded
-from ckpt_stream.protocol.deadline import Deadline
 from ckpt_stream.protocol.run_files import record_files
 from ckpt_stream.protocol.run_files.damaged_files import naming_file
 from ckpt_stream.protocol.run_files.record_files import FOLDER, INTENTS, RESTARTS
@@ -34,7 +33,8 @@ KEEP_FILES = 10
 KEEP_RESTARTS = 1000
 #: A history holds many reasons; the run record of each has the whole one.
 LONGEST_REASON = 300
-#: Every writer that adds an entry at the same moment as others succeeds within this time.
+#: The pauses between the tries, in all: time for each of several writers that add an entry at the same moment. What the tries
+#: take comes on top, so that a slow storage allows as many of them.
 PATIENCE_SECONDS = 15.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.01, 1.0
 
@@ -64,9 +64,8 @@ def add_entry(
     entry = json.loads(json.dumps(entry))
     if entry.get("reason"):
         entry["reason"] = str(entry["reason"])[:LONGEST_REASON]
-    deadline, pause = Deadline.after(PATIENCE_SECONDS), FIRST_PAUSE_SECONDS
+    paused, pause = 0.0, FIRST_PAUSE_SECONDS
     while True:
-        is_last = deadline.passed
         # Looked at first: an intent that is seen here has its entry in the history that is read after it. Its number is not
         # given again where a damaged file of the history was moved away.
         taken = max(file_numbers(files, INTENTS), default=0)
@@ -84,8 +83,8 @@ def add_entry(
                 [numbered_file(RESTARTS, n) for n in file_numbers(files, RESTARTS) if n <= number + 1 - KEEP_FILES],
             )
             return number + 1
-        if is_last:
+        if paused >= PATIENCE_SECONDS:
             raise NotAdded(str(files.root), numbered_file(RESTARTS, number + 1), PATIENCE_SECONDS)
         # Not all at the same moment again.
         time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret depends on it
-        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        paused, pause = paused + pause, min(2 * pause, LONGEST_PAUSE_SECONDS)

@@ -6,16 +6,17 @@ run, nor that its driver is dead.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from ckpt_stream.errors import Torn, Unreadable
-from ckpt_stream.protocol.deadline import Deadline
 from ckpt_stream.protocol.storage import ReadableFiles
 
 T = TypeVar("T")
 
-#: To replace a file takes a few requests, and some storages need a second for one of them.
+#: The pauses between the looks, in all; what the looks take comes on top. To replace a file takes a few requests, and a storage
+#: that needs a second for one of them needs it for a look too.
 PATIENCE_SECONDS = 3.0
 PAUSE_SECONDS = 0.05
 
@@ -23,8 +24,13 @@ PAUSE_SECONDS = 0.05
 def read_when_whole(files: ReadableFiles, name: str, parse: Callable[[str], T]) -> T | None:
     """A file that a listing named, once it can be parsed; None if it was deleted since."""
     look = _Look(files, name, parse)
-    # The time begins after the first look: however long the storage takes for one, there is a second.
-    if look.finds_it_whole() or Deadline.after(PATIENCE_SECONDS).wait_for(look.finds_it_whole, PAUSE_SECONDS):
+    paused = 0.0
+    while not look.finds_it_whole():
+        if paused >= PATIENCE_SECONDS:
+            break
+        time.sleep(PAUSE_SECONDS)
+        paused += PAUSE_SECONDS
+    else:
         return look.value
     folder, _, plain = name.rpartition("/")
     if look.text is None and plain not in files.names(folder):

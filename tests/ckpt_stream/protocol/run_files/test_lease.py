@@ -251,19 +251,21 @@ def test_a_driver_that_is_first_seen_during_the_wait_for_another_is_waited_for_a
     assert waiting.seconds == 29 + 30
 
 
-def test_the_time_that_the_storage_takes_counts_and_the_last_look_begins_after_the_limit() -> None:
-    looks: list[float] = []
-    begun = CLOCK.now
+def test_a_storage_that_answers_neither_driver_does_not_make_the_other_one_dead() -> None:
+    """Its heartbeat could not be written while this driver could not read."""
+    beats, looks = ["t0"], 0
 
-    def slow() -> list[RunRecord]:
-        looks.append(CLOCK.now - begun)
-        CLOCK.sleep(9)
-        return [elsewhere()]
+    def read_others() -> list[RunRecord]:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            CLOCK.sleep(10 * 5.0 * MISSED_HEARTBEATS)
+        if looks == 6:
+            beats[0] = "t1"
+        return [elsewhere(heartbeat=beats[0])]
 
-    refuse_if_alive(MINE, slow, sleep=Waiting())
-
-    # The limit is 30 s after the first look has ended.
-    assert looks == [0, 10, 20, 30, 40]
+    with pytest.raises(DriverAlive, match=r"heartbeat t1\b"):
+        refuse_if_alive(MINE, read_others, sleep=Waiting())
 
 
 class OneRun:

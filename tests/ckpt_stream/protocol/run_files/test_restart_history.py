@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -175,3 +176,17 @@ def test_a_storage_whose_listing_stays_old_is_not_asked_without_end(tmp_path: Pa
     assert (told.value.storage, told.value.file) == (str(tmp_path), f"{RESTARTS}/00000001.json")
     assert tries == len(slept) + 1
     assert slept[-1] > slept[0]
+
+
+def test_a_slow_storage_leaves_a_writer_as_many_tries(tmp_path: Path, slept: list[float]) -> None:
+    """Each of several writers that add an entry at the same moment succeeds, whatever a request takes."""
+    others = iter(range(8))
+
+    class SlowAndBusy(FsspecFiles):
+        def create(self, name: str, text: str) -> bool:
+            time.sleep(restart_history.PATIENCE_SECONDS)
+            if (other := next(others, None)) is not None:
+                return not super().create(name, list_to_json([{"token": f"other-{other}"}]))
+            return super().create(name, text)
+
+    assert add_entry(SlowAndBusy(str(tmp_path)), {"token": "mine"}) == 9
