@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ckpt_stream.errors import SinkRejected
 from ckpt_stream.kafka.admin_client import ASK_SECONDS, NO_SUCH_TOPIC, admin_client, retry_transient
@@ -16,8 +16,12 @@ from ckpt_stream.kafka.ledger_safety import Durability
 from ckpt_stream.kafka.topic_settings import list_topic_settings, topic_settings
 from ckpt_stream.protocol.deadline import Deadline
 
+T = TypeVar("T")
+
 #: A transaction's marker reaches its topic within milliseconds, unless a broker is away.
 MARKER_SECONDS = 3.0
+#: A broker that has just started may not know a topic yet: that a topic is gone is believed if it is still so after this time.
+GONE_SECONDS = 5.0
 #: Kafka's own topics, which Spark leaves out of every pattern. librdkafka's metadata does not mark them as internal.
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
@@ -94,7 +98,7 @@ class Topics:
             return description.result(), ends
 
         try:
-            found, ends = retry_transient(ask)
+            found, ends = _unless_gone(ask)
         except KafkaException as e:
             if e.args[0].name() in NO_SUCH_TOPIC:
                 return None, {}
@@ -183,6 +187,18 @@ class Topics:
             return retry_transient(lambda: list_offsets(self.admin, partitions, which)).get(name, {})
         except KafkaException as e:
             raise to_sink_error(e, f"list where the topic {name} ends") from e
+
+
+def _unless_gone(ask: Callable[[], T]) -> T:
+    """Ask Kafka; "no such topic" is raised only when it is still the answer after some seconds."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return retry_transient(ask)
+    except KafkaException as e:
+        if e.args[0].name() not in NO_SUCH_TOPIC:
+            raise
+    return retry_transient(ask, GONE_SECONDS, also=NO_SUCH_TOPIC)
 
 
 def source_topics(names: Iterable[str], pattern: str | None, known: Callable[[], Iterable[str]]) -> list[str]:

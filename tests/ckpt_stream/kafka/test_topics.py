@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 
 from ckpt_stream.errors import SinkError, SinkRejected
 from ckpt_stream.kafka import connection_errors
-from ckpt_stream.kafka.topics import MARKER_SECONDS, Topic, Topics
+from ckpt_stream.kafka.topics import GONE_SECONDS, MARKER_SECONDS, Topic, Topics
 from tests.support.fake_clock import FakeClock
 from tests.support.fake_kafka import FakeBroker, kafka_error
 
@@ -112,11 +112,27 @@ def test_a_partition_that_was_added_to_the_sink_has_an_end_too(broker: FakeBroke
     assert (found.partitions, sorted(ends["orders"])) == (3, ["0", "1", "2"])
 
 
-def test_a_sink_that_was_deleted_is_none(broker: FakeBroker, topics: Topics) -> None:
+def test_a_sink_that_was_deleted_is_none(broker: FakeBroker, topics: Topics, clock: FakeClock) -> None:
     broker.topic("orders")
     topics.find("orders")
     del broker.topics["orders"]
     assert topics.sink_and_ends("orders") == (None, {})
+    assert GONE_SECONDS <= clock.now < GONE_SECONDS + 1
+
+
+@pytest.mark.parametrize("offsets_answer", [True, False])
+def test_a_broker_that_does_not_know_the_sink_for_a_moment_is_asked_again(
+    offsets_answer: bool, broker: FakeBroker, topics: Topics
+) -> None:
+    """What follows from a sink that is gone is final."""
+    broker.topic("orders")
+    topics.find("orders")
+    broker.fail("describe_topics", kafka_error("UNKNOWN_TOPIC_OR_PART"))
+    if not offsets_answer:
+        broker.fail("list_offsets", kafka_error("LEADER_NOT_AVAILABLE"))
+    found, ends = topics.sink_and_ends("orders")
+    assert found is not None
+    assert ends == {"orders": {"0": 0}}
 
 
 # What readers of committed records see
