@@ -14,7 +14,7 @@ from ckpt_stream.driver.unfinished_batch import UnfinishedBatch
 from ckpt_stream.errors import StopBeforeBatch, StreamError
 from ckpt_stream.protocol import crash_points
 from ckpt_stream.protocol.checkpoint.batch_offsets import start_offsets
-from ckpt_stream.protocol.checkpoint.checkpoint_log import input_digest, parse_offsets
+from ckpt_stream.protocol.checkpoint.checkpoint_log import input_digest, parse_metadata, parse_offsets
 from ckpt_stream.protocol.ledger.batch_to_write import BatchToWrite
 from ckpt_stream.protocol.offsets import Offsets
 from ckpt_stream.protocol.run_files.record_files import now
@@ -82,13 +82,10 @@ class Sink:
         where = {"batch": batch, "driver_pids": self._settings.driver_pids}
         crash_points.reach(crash_points.OFFSETS_LOGGED, **where)
         sink_start = self._sink_ends()
-        query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        if not query_id:
-            raise StreamError(f"Spark runs batch {batch} without naming its query.")
         settings = self._settings
         spec = LaneSpec(
             settings,
-            BatchToWrite(settings.sink, query_id, batch, input_digest(text), settings.adopted),
+            BatchToWrite(settings.sink, self._query_id(rows, batch), batch, input_digest(text), settings.adopted),
             start=start,
             end=end,
             offsets=text,
@@ -143,6 +140,15 @@ class Sink:
         )
         query_id, run_id = spec.to_write.query_id, spec.settings.run_id
         note_replay(self._files, query_id, written.batch, written.differs, run=run_id, accepted=accepted)
+
+    def _query_id(self, rows: DataFrame, batch: int) -> str:
+        query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        # Spark names it only where Python threads are pinned to threads of the JVM (PYSPARK_PIN_THREAD, the default).
+        if not query_id and (metadata := self._files.read("metadata")):
+            query_id = parse_metadata(metadata)
+        if not query_id:
+            raise StreamError(f"Neither Spark nor the checkpoint names the query of batch {batch}.")
+        return query_id
 
     def _start_offsets(self, batch: int) -> Offsets:
         if self._previous_end is not None and self._previous_end[0] == batch - 1:

@@ -128,7 +128,15 @@ def test_a_batch_without_an_entry_in_the_offset_log_is_not_written(new: Callable
     assert writer.given == []
 
 
-def test_a_batch_of_a_query_that_spark_does_not_name_is_not_written(new: Callable[..., Sink], writer: Writer) -> None:
+def test_a_query_that_spark_does_not_name_is_the_one_of_the_checkpoint(
+    new: Callable[..., Sink], writer: Writer, checkpoint: FsspecFiles
+) -> None:
+    checkpoint.write("metadata", '{"id":"query-of-the-checkpoint"}')
+    new()(rows(query=None), 3)
+    assert writer.specs[0].to_write.query_id == "query-of-the-checkpoint"
+
+
+def test_a_batch_of_a_query_that_is_not_named_anywhere_is_not_written(new: Callable[..., Sink], writer: Writer) -> None:
     with pytest.raises(StreamError, match="batch 3"):
         new()(rows(query=None), 3)
     assert writer.given == []
