@@ -6,7 +6,6 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +111,7 @@ def test_a_worker_killed_in_the_middle_of_a_batch_costs_no_record_and_doubles_no
 
 
 def test_a_lane_whose_input_is_lost_with_the_machine_that_held_it_is_written_whole_by_the_next_attempt(
-    cluster: StandaloneUnderTest, stream: Make, tmp_path: Path
+    cluster: StandaloneUnderTest, stream: Make
 ) -> None:
     """The other machine dies while a lane is in the middle of its input: Spark cannot fetch the rest, and does it all again."""
     # Much more than a connection holds, fetched block by block: what the lane has not read is still on the other machine.
@@ -128,12 +127,10 @@ def test_a_lane_whose_input_is_lost_with_the_machine_that_held_it_is_written_who
         f"spark.executorEnv.{OUT_OF_REACH}": "1",
     }
     caught = False
-    for number in range(5):
+    for _ in range(5):
         # Which blocks are on which machine is Spark's choice: until one had to be fetched that was lost.
-        folder = tmp_path / str(number)
-        folder.mkdir()
         cluster.start()
-        under_test = replace(stream("copy_topic", partitions=16, lanes=3), folder=folder)
+        under_test = stream("copy_topic", partitions=16, lanes=3)
         expected = feed(under_test, size=60_000)
         with standing_still(under_test, cluster, batch=0, lane=0, conf=fetching) as (running, worker):
             (other,) = (w for w in cluster.workers if w is not worker)
