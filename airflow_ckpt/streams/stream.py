@@ -240,11 +240,17 @@ def _normal(value: Any, name: str, kind: Kind) -> Any:
     if kind is Kind.TEXTS:
         return (value,) if isinstance(value, str) and value else tuple(value or ())
     if kind is Kind.MAPPING:
-        return dict(value or {})
+        return dict(_mapping(value, name))
     if kind is Kind.OFFSETS:
         # JSON knows texts as names only: a partition must be the same after a trigger carried it.
-        return {topic: _named_by_text(partitions) for topic, partitions in (value or {}).items()}
+        return {topic: _named_by_text(partitions) for topic, partitions in _mapping(value, name).items()}
     return value
+
+
+def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+    if value and not isinstance(value, Mapping):
+        raise BadStream(f"Stream({name}=...) must be a mapping, not of type {type(value).__name__}.")
+    return value or {}
 
 
 def _named_by_text(value: Any) -> Any:
