@@ -101,6 +101,14 @@ def _driver(stream: Stream, start: StartConditions) -> Iterator[PreflightFinding
 
 
 def _reachable(start: StartConditions) -> Iterator[PreflightFinding]:
+    if start.position.checkpoint_error:
+        yield PreflightFinding(
+            CHECKPOINT,
+            start.position.checkpoint_error,
+            "It is unknown where the stream stands.",
+            "check path, credentials and network of the checkpoint; `airflow-ckpt inspect` shows more.",
+            temporary=True,
+        )
     for finding in start.position.checkpoint.findings if start.position.checkpoint else ():
         if finding.kind != "no_checkpoint":
             yield PreflightFinding(CHECKPOINT, finding.what, "Spark would not start on it.", finding.helps)

@@ -21,8 +21,16 @@ from ckpt_stream.protocol.topic_ends import TopicEnds
 
 
 def position_in_checkpoint(access: StreamAccess, *, for_start: bool) -> SourcePosition:
-    """Where the checkpoint stands; with all that a start depends on, if that is wanted. Raises the storage's errors."""
-    return SourcePosition(read_checkpoint(access.files, with_metadata=for_start, with_start=for_start))
+    """Where the checkpoint stands; with all that a start depends on, if that is wanted.
+
+    For a start, a storage that does not answer is a finding of preflight; for a status it is an error.
+    """
+    try:
+        return SourcePosition(read_checkpoint(access.files, with_metadata=for_start, with_start=for_start))
+    except OSError as e:
+        if not for_start:
+            raise
+        return SourcePosition(checkpoint_error=f"The checkpoint {access.stream.checkpoint} cannot be read: {e}.")
 
 
 def with_source_ends(access: StreamAccess, position: SourcePosition, now: datetime, *, ages: bool) -> SourcePosition:

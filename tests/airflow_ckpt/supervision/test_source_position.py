@@ -10,7 +10,7 @@ import pytest
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 from airflow_ckpt.streams.observation import PartitionLag, SourcePosition
 from airflow_ckpt.streams.preflight import check
-from airflow_ckpt.supervision import observing, source_position
+from airflow_ckpt.supervision import observing, source_position, start_conditions
 from airflow_ckpt.supervision.observing import look_before_start
 from airflow_ckpt.supervision.source_position import with_source_ends
 from airflow_ckpt.supervision.start_conditions import read_start_conditions
@@ -100,15 +100,45 @@ def test_preflight_without_an_answer_of_kafka_is_a_finding_and_no_exception(
     assert [f.kind for f in check(a_stream(), found)] == ["kafka_unreachable"]
 
 
-def test_a_checkpoint_that_cannot_be_read_is_neither_a_status_nor_a_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_kafka_that_goes_away_after_the_look_is_a_finding_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: dict[str, TopicEnds | None]
 ) -> None:
-    def denied(*_: Any, **__: Any) -> None:
-        raise PermissionError("denied")
+    def no_answer(*_: Any) -> None:
+        raise KafkaUnreachable("BrokersDown")
 
-    files = FsspecFiles(str(tmp_path))
+    topic["orders_in"] = TopicEnds({0: 0}, {0: 0}, {0: 0})
+    access = StreamAccess(a_stream(), FsspecFiles(str(tmp_path)), KAFKA, None)
+    look = look_before_start(access)
+    assert look.seen.position.topics is not None
+    monkeypatch.setattr(start_conditions, "shared_admin", lambda kafka: None)
+    monkeypatch.setattr(start_conditions, "with_ages", lambda kafka, position: position)
+    monkeypatch.setattr(start_conditions, "partitions_of", no_answer)
+    (finding,) = check(a_stream(), read_start_conditions(access, look))
+    assert (finding.kind, finding.unsafe, finding.temporary) == ("kafka_unreachable", True, True)
+
+
+def denied(*_: Any, **__: Any) -> None:
+    raise PermissionError("denied")
+
+
+def test_a_checkpoint_that_cannot_be_read_is_no_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_position, "read_checkpoint", denied)
-    access = StreamAccess(a_stream(), files, None, None)
-    for look in (observing.look, look_before_start):
-        with pytest.raises(PermissionError, match="denied"):
-            look(access)
+    with pytest.raises(PermissionError, match="denied"):
+        observing.look(StreamAccess(a_stream(), FsspecFiles(str(tmp_path)), None, None))
+
+
+def test_preflight_without_an_answer_of_the_checkpoints_storage_is_a_finding_and_no_exception(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: dict[str, TopicEnds | None]
+) -> None:
+    monkeypatch.setattr(source_position, "read_checkpoint", denied)
+    monkeypatch.setattr(start_conditions, "shared_admin", lambda kafka: None)
+    monkeypatch.setattr(start_conditions, "with_ages", lambda kafka, position: position)
+    monkeypatch.setattr(start_conditions, "partitions_of", lambda admin, topic: 1)
+    monkeypatch.setattr(start_conditions, "broker_settings", lambda admin: {})
+    topic["orders_in"] = None
+    access = StreamAccess(a_stream(), FsspecFiles(str(tmp_path)), KAFKA, None)
+    finding, *others = check(a_stream(), read_start_conditions(access, look_before_start(access)))
+    assert (finding.kind, finding.unsafe, finding.temporary) == ("checkpoint_unreadable", True, True)
+    assert "denied" in finding.what
+    # The ledger was not compared with a checkpoint that is unknown.
+    assert [other.kind for other in others] == ["topic_missing"]
