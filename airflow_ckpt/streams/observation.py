@@ -32,8 +32,8 @@ class SourcePosition:
     """How far a stream has read its source: its checkpoint, and where the source's topics begin and end."""
 
     checkpoint: Checkpoint | None = None
-    #: Why the checkpoint could not be read.
-    checkpoint_error: str = ""
+    #: Why the checkpoint could not be read for a start.
+    checkpoint_error: OSError | None = None
     #: The topics that there are, and those that are declared and missing (None). None: Kafka was not asked, or gave no answer.
     topics: Mapping[str, TopicEnds | None] | None = None
     #: When the oldest unread record of a partition was written (seconds since the epoch). None: not asked.

@@ -70,7 +70,7 @@ class StartConditions:
 
 def check(stream: Stream, start: StartConditions) -> list[PreflightFinding]:
     """All findings, the unsafe ones first."""
-    found = [*_driver(stream, start), *_reachable(start)]
+    found = [*_driver(stream, start), *_reachable(stream, start)]
     if (topics := start.position.topics) is not None:
         found += [
             *_topics(stream, start, topics),
@@ -100,11 +100,11 @@ def _driver(stream: Stream, start: StartConditions) -> Iterator[PreflightFinding
         )
 
 
-def _reachable(start: StartConditions) -> Iterator[PreflightFinding]:
-    if start.position.checkpoint_error:
+def _reachable(stream: Stream, start: StartConditions) -> Iterator[PreflightFinding]:
+    if (error := start.position.checkpoint_error) is not None:
         yield PreflightFinding(
             CHECKPOINT,
-            start.position.checkpoint_error,
+            f"The checkpoint {stream.checkpoint} cannot be read: {error}.",
             "It is unknown where the stream stands.",
             "check path, credentials and network of the checkpoint; `airflow-ckpt inspect` shows more.",
             temporary=True,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from airflow_ckpt.exceptions import RunnerError
 from airflow_ckpt.streams.driver_state import ENDED, UNKNOWN, VANISHED, DriverState, Handle
 from airflow_ckpt.streams.observation import Observation
-from airflow_ckpt.streams.status import StreamStatus
+from airflow_ckpt.streams.status import HEALTHY, StreamStatus
 from airflow_ckpt.streams.status_rules import derive
 from airflow_ckpt.streams.submit_intent import SubmitIntent
 from airflow_ckpt.supervision.current_driver import current_driver
@@ -60,8 +60,13 @@ def look(access: StreamAccess, *, lag_seconds: bool = False) -> StreamStatus:
 
 
 def look_before_start(access: StreamAccess, *, lag_seconds: bool = False) -> LookBeforeStart:
+    """Raises the storage's error if the stream seems to be healthy: without its checkpoint that is unknown, and nothing is to be
+    started that preflight could refuse."""
     seen = observe(access, lag_seconds=lag_seconds, for_start=True)
-    return LookBeforeStart(seen, derive(access.stream, seen))
+    status = derive(access.stream, seen)
+    if seen.position.checkpoint_error is not None and status.state in HEALTHY:
+        raise seen.position.checkpoint_error
+    return LookBeforeStart(seen, status)
 
 
 def look_at_driver(access: StreamAccess, intent: SubmitIntent | None) -> tuple[SubmitIntent | None, DriverState | None]:

@@ -30,7 +30,7 @@ def position_in_checkpoint(access: StreamAccess, *, for_start: bool) -> SourcePo
     except OSError as e:
         if not for_start:
             raise
-        return SourcePosition(checkpoint_error=f"The checkpoint {access.stream.checkpoint} cannot be read: {e}.")
+        return SourcePosition(checkpoint_error=e)
 
 
 def with_source_ends(access: StreamAccess, position: SourcePosition, now: datetime, *, ages: bool) -> SourcePosition:

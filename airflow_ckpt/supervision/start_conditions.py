@@ -41,7 +41,8 @@ def _with_kafka(access: StreamAccess, kafka: dict[str, Any], found: StartConditi
     wanted = [config.sink, *([config.dead_letter_topic] if config.dead_letter_topic else [])]
     missing = [topic for topic in wanted if partitions_of(admin, topic) is None]
     refusal = None
-    if config.guarantee != AT_LEAST_ONCE and config.sink not in missing and not found.position.checkpoint_error:
+    can_compare = config.sink not in missing and found.position.checkpoint_error is None
+    if config.guarantee != AT_LEAST_ONCE and can_compare:
         refusal = _ledger_refusal(access, kafka)
     return replace(
         found,

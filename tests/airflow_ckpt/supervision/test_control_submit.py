@@ -11,6 +11,7 @@ import pytest
 from airflow_ckpt.exceptions import CkptError, PreflightRefused, SubmitFailed
 from airflow_ckpt.streams.preflight import PreflightFinding
 from airflow_ckpt.supervision import control as control_module
+from airflow_ckpt.supervision import source_position
 from airflow_ckpt.supervision.intent_files import read_intent, write_intent
 from ckpt_stream.protocol.data_loss import LostRange
 from ckpt_stream.protocol.run_files.restart_entries import read_history
@@ -60,6 +61,22 @@ def test_clearing_a_submit_that_only_attached_begins_no_new_budget(world: Deploy
     world.fails(ago=20)
     world.control("second, cleared").submit(submission="b")
     assert kinds(world) == ["submit", "attach", "restart"]
+
+
+def test_a_submit_does_not_attach_to_a_stream_whose_checkpoint_cannot_be_read(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it hangs, and how far it is, shows in its checkpoint alone."""
+    world.control("first").submit(submission="a")
+    world.says("STARTING", "RUNNING")
+
+    def denied(*_: Any, **__: Any) -> None:
+        raise PermissionError("denied")
+
+    monkeypatch.setattr(source_position, "read_checkpoint", denied)
+    with pytest.raises(PermissionError, match="denied"):
+        world.control("second").submit(submission="b")
+    assert kinds(world) == ["submit"]
 
 
 def test_a_submit_attaches_to_a_driver_that_has_written_no_run_record_yet(world: Deployment) -> None:
