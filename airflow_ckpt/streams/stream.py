@@ -114,11 +114,12 @@ class Stream(StreamSettings[Duration, int | str, bool | str, str | Sequence[str]
     )
 
     def __post_init__(self) -> None:
-        optional = may_be_none(self)
+        optional, defaults = may_be_none(self), {f.name: f.default for f in fields(self)}
         for name, known in settings_of(self).items():
             value = getattr(self, name)
-            if not (value is None and name in optional):
-                self._set(name, _normal(value, name, known.kind))
+            if known.one_of and value == "":
+                value = defaults[name]
+            self._set(name, value if value is None and name in optional else _normal(value, name, known.kind))
         if isinstance(self.restart, Mapping):
             self._set("restart", strategy_from(self.restart))
         self._check()
@@ -240,17 +241,18 @@ def _normal(value: Any, name: str, kind: Kind) -> Any:
     if kind is Kind.TEXTS:
         return (value,) if isinstance(value, str) and value else tuple(value or ())
     if kind is Kind.MAPPING:
-        return dict(_mapping(value, name))
+        return _mapping(value, name)
     if kind is Kind.OFFSETS:
         # JSON knows texts as names only: a partition must be the same after a trigger carried it.
         return {topic: _named_by_text(partitions) for topic, partitions in _mapping(value, name).items()}
     return value
 
 
-def _mapping(value: Any, name: str) -> Mapping[str, Any]:
-    if value and not isinstance(value, Mapping):
-        raise BadStream(f"Stream({name}=...) must be a mapping, not of type {type(value).__name__}.")
-    return value or {}
+def _mapping(value: Any, name: str) -> dict[str, Any]:
+    try:
+        return dict(value or {})
+    except (TypeError, ValueError):
+        raise BadStream(f"Stream({name}=...) must be a mapping, not of type {type(value).__name__}.") from None
 
 
 def _named_by_text(value: Any) -> Any:

@@ -210,7 +210,7 @@ def test_a_stream_without_templates_is_not_rendered() -> None:
     [
         ({"name": ""}, r"Stream\(name=\.\.\.\) must be a text"),
         ({"stop_at": "10"}, r"Stream\(stop_at=\.\.\.\) must be a mapping, not of type str"),
-        ({"start_offsets": ["orders"]}, r"Stream\(start_offsets=\.\.\.\) must be a mapping"),
+        ({"start_offsets": [7]}, r"Stream\(start_offsets=\.\.\.\) must be a mapping"),
         ({"options": "fast"}, r"Stream\(options=\.\.\.\) must be a mapping"),
         ({"checkpoint": None}, r"Stream\(checkpoint=\.\.\.\) must be a text"),
         ({"kafka_conn_id": ""}, r"kafka_conn_id"),

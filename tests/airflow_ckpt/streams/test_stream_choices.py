@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 CHOICES = {name: known.one_of for name, known in settings_of(Stream).items() if known.one_of}
 
 
-@pytest.mark.parametrize("value", [None, "", "other", 1, ["auto"]])
+@pytest.mark.parametrize("value", [None, "other", 1, ["auto"]])
 @pytest.mark.parametrize("name", CHOICES)
 def test_another_value_is_refused_with_the_stream_and_what_is_allowed(name: str, value: Any) -> None:
     if value is None and name in may_be_none(Stream):
@@ -26,6 +26,12 @@ def test_another_value_is_refused_with_the_stream_and_what_is_allowed(name: str,
         a_stream(**{name: value})
 
     assert str(refused.value) == f"Stream 'orders': {name}={value!r} is none of {', '.join(CHOICES[name])}."
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_an_empty_text_is_the_default(name: str) -> None:
+    assert a_stream(**{name: ""}) == a_stream()
+    assert a_stream(**{name: ""}, sink="{{ topic }}") == a_stream(sink="{{ topic }}")
 
 
 def test_it_is_refused_before_the_templates_are_rendered() -> None:
