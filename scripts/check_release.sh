@@ -15,6 +15,8 @@ version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' airflow_ckpt/__init__.py)
 [ "$tag" = "v$version" ] || fail "the tag is $tag and the version is $version: correct __version__ in airflow_ckpt/__init__.py, or the tag"
 grep -Eq "^## $(printf %s "$version" | sed 's/\./\\./g') \([0-9]{4}-[0-9]{2}-[0-9]{2}\)$" CHANGELOG.md ||
     fail "CHANGELOG.md has no heading '## $version (<date>)': put the date there"
+[ -d "tests/compatibility/stored/$version" ] ||
+    fail "tests/compatibility/stored/$version is not there: .venv/bin/python -m tests.compatibility.store $version"
 for file in "airflow_ckpt-$version-py3-none-any.whl" "airflow_ckpt-$version.tar.gz"; do
     [ -f "dist/$file" ] || fail "dist/$file is not there: make dist"
 done

@@ -154,8 +154,8 @@ def test_a_commit_with_a_long_subject_is_refused_and_a_long_body_is_not() -> Non
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
     """As much of a checkout as the script looks at, ready for version 1.2.3."""
-    for folder in ("scripts", "airflow_ckpt", "dist"):
-        (tmp_path / folder).mkdir()
+    for folder in ("scripts", "airflow_ckpt", "dist", "tests/compatibility/stored/1.2.3"):
+        (tmp_path / folder).mkdir(parents=True)
     shutil.copy(ROOT / "scripts" / "check_release.sh", tmp_path / "scripts")
     (tmp_path / "airflow_ckpt" / "__init__.py").write_text('"""Text."""\n\n__version__ = "1.2.3"\n')
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.3 (2030-01-31)\n")
@@ -196,3 +196,12 @@ def test_a_distribution_that_was_not_built_is_refused(release: Path) -> None:
 
     assert done.returncode == 1
     assert "make dist" in done.stderr
+
+
+def test_a_version_whose_stored_state_was_not_kept_is_refused(release: Path) -> None:
+    (release / "tests" / "compatibility" / "stored" / "1.2.3").rmdir()
+
+    done = check(release)
+
+    assert done.returncode == 1
+    assert "tests.compatibility.store 1.2.3" in done.stderr
