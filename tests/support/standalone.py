@@ -15,9 +15,9 @@ import psutil
 import requests
 
 from airflow_ckpt.hooks.library_archive import write_library
+from airflow_ckpt.local.jars.jvm_options import SHORT_RUN_OPTIONS
 from airflow_ckpt.local.jars.stack_jars import pyspark_home
 from airflow_ckpt.local.processes.detached import start_detached, stop_tree
-from airflow_ckpt.local.processes.jvm_options import SHORT_RUN_OPTIONS
 from airflow_ckpt.local.processes.ports import free_port
 from airflow_ckpt.local.processes.process_id import ProcessId, is_alive
 from tests.support.waiting import wait_for

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
+from airflow_ckpt.local.jars.jvm_options import driver_jvm_options
 from airflow_ckpt.local.jars.stack_jars import spark_kafka_jars
-from airflow_ckpt.local.processes.jvm_options import driver_jvm_options
 from ckpt_stream.protocol import crash_points
 from ckpt_stream.protocol.ledger.ledger_record import LedgerRecord, ledger_topic
 from ckpt_stream.protocol.run_files.record_files import RUNS

@@ -21,11 +21,11 @@ from airflow_ckpt.local.airflow.home_files import HOST, USERNAME, Ports
 from airflow_ckpt.local.airflow.log_lines import end_of
 from airflow_ckpt.local.airflow.rest_api import AirflowApi
 from airflow_ckpt.local.announcements import Announce, quiet
+from airflow_ckpt.local.jars.jvm_options import driver_jvm_options
 from airflow_ckpt.local.jars.stack_jars import spark_kafka_jars
 from airflow_ckpt.local.processes.detached import start_detached
 from airflow_ckpt.local.processes.interrupts import ignore_interrupts
 from airflow_ckpt.local.processes.java import find_java
-from airflow_ckpt.local.processes.jvm_options import driver_jvm_options
 from airflow_ckpt.local.processes.ports import free_ports
 from airflow_ckpt.local.processes.process_id import ProcessId, is_alive
 from airflow_ckpt.local.processes.waiting import wait_for

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from airflow_ckpt.exceptions import StackError
+from airflow_ckpt.local.jars import jvm_options as under_test
 from airflow_ckpt.local.jars.stack_jars import pyspark_home
-from airflow_ckpt.local.processes import jvm_options as under_test
 from airflow_ckpt.local.processes.java import find_java
 
 #: A class of Spark that no JVM has in an archive of its own.
