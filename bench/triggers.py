@@ -13,8 +13,8 @@ from typing import Any
 from airflow_ckpt.local.announcements import Announce
 from airflow_ckpt.local.kafka.cluster import KafkaCluster
 from bench.broker_and_spark import new_topic
+from ckpt_stream.machine.process_identity import this_driver
 from ckpt_stream.protocol.run_files import record_files, run_record
-from ckpt_stream.protocol.run_files.process_identity import this_driver
 from ckpt_stream.protocol.run_files.run_record import RunRecord
 
 STREAMS = 1000

@@ -36,14 +36,16 @@ def _rooms(package: str, *names: str) -> tuple[str, ...]:
 
 PROTOCOL = "ckpt_stream.protocol"
 BOXES = (
-    Box("cli, demo, local", "top", 20, 40, 180, 64, _rooms("airflow_ckpt", "cli", "demo", "local", "examples"),
+    Box("cli, demo, local", "top", 20, 40, 180, 64, (*_rooms("airflow_ckpt", "cli", "demo", "local", "examples"),
+         *_rooms("airflow_ckpt.local", "stack", "airflow", "kafka", "jars", "processes")),
         ("commands, the demo,", "a stack on one machine")),
     Box("operators, sensors, triggers, hooks, ...", "thin", 220, 40, 360, 64,
         _rooms("airflow_ckpt", "operators", "sensors", "triggers", "hooks", "notifications", "assets", "links", "metrics"),
         ("what Airflow calls: arguments in,", "one call into the core, the result out")),
     Box("supervision", "act", 20, 152, 270, 72, _rooms("airflow_ckpt", "supervision"),
         ("looks at a stream and acts:", "observation, submit, resume, stop")),
-    Box("verify", "act", 310, 152, 270, 72, _rooms("airflow_ckpt", "verify"),
+    Box("verify", "act", 310, 152, 270, 72,
+        (*_rooms("airflow_ckpt", "verify"), *_rooms("airflow_ckpt.verify", "checks", "scan", "verdict")),
         ("plan, scan in one process,", "checks, verdict and its report")),
     Box("runners", "act", 20, 274, 170, 72, _rooms("airflow_ckpt", "runners"),
         ("start and end a driver:", "local, YARN, Kubernetes")),
@@ -63,13 +65,15 @@ BOXES = (
         ("session, files, source, output,", "rules for single records")),
     Box("kafka", "act", 640, 394, 300, 72, _rooms("ckpt_stream", "kafka"),
         ("client settings, topics, transactions,", "the ledger topic")),
-    Box("protocol", "pure", 20, 514, 920, 168, (PROTOCOL,),
-        ("pure: formats and rules that Spark and Airflow agree on, in these rooms",)),
-    Box("verification", "inner", 50, 592, 160, 56, _rooms(PROTOCOL, "verification"), ("consistent cut, result",)),
-    Box("settings", "inner", 250, 592, 160, 56, _rooms(PROTOCOL, "settings"), ("of a stream, of a driver",)),
-    Box("ledger", "inner", 450, 592, 160, 56, _rooms(PROTOCOL, "ledger"), ("record, decision, start",)),
-    Box("checkpoint", "inner", 670, 562, 240, 50, _rooms(PROTOCOL, "checkpoint"), ("Spark's files",)),
-    Box("run_files", "inner", 670, 622, 240, 50, _rooms(PROTOCOL, "run_files"), ("run record, restarts, lease, notes",)),
+    Box("machine", "act", 330, 514, 420, 72, _rooms("ckpt_stream", "machine"),
+        ("which driver lives, the environment, local files,", "the kill at a crash point")),
+    Box("protocol", "pure", 20, 634, 920, 168, (PROTOCOL,),
+        ("formats and rules that Spark and Airflow agree on, in these rooms",)),
+    Box("verification", "inner", 50, 712, 160, 56, _rooms(PROTOCOL, "verification"), ("consistent cut, result",)),
+    Box("settings", "inner", 250, 712, 160, 56, _rooms(PROTOCOL, "settings"), ("of a stream, of a driver",)),
+    Box("ledger", "inner", 450, 712, 160, 56, _rooms(PROTOCOL, "ledger"), ("record, decision, start",)),
+    Box("checkpoint", "inner", 670, 682, 240, 50, _rooms(PROTOCOL, "checkpoint"), ("Spark's files",)),
+    Box("run_files", "inner", 670, 742, 240, 50, _rooms(PROTOCOL, "run_files"), ("run record, restarts, stop, notes",)),
 )  # fmt: skip
 STYLE = """text { font-family: system-ui, sans-serif; text-anchor: middle; fill: #1f2328 }
 .room { font-size: 15px; font-weight: 600 } .what { font-size: 12px; fill: #424a53 }
@@ -102,14 +106,14 @@ def _reached(graph: Mapping[Box, set[Box]], box: Box) -> set[Box]:
 def picture(edges: Mapping[str, Iterable[str]]) -> str:
     return "\n".join(
         (
-            '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 702" role="img" aria-labelledby="title desc">',
+            '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 822" role="img" aria-labelledby="title desc">',
             '<title id="title">The rooms of airflow-ckpt</title>',
             '<desc id="desc">Arrows point from a room to the rooms it imports. On the left what runs in Airflow, on the right '
             "what runs in Spark, below what both share.</desc>",
             f"<style>\n{STYLE}\n</style>",
             '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
             '<path d="M0 0 8 4 0 8z" class="head"/></marker></defs>',
-            '<rect width="960" height="702" fill="#ffffff" rx="8"/>',
+            '<rect width="960" height="822" fill="#ffffff" rx="8"/>',
             '<text x="300" y="24" class="side">airflow_ckpt: runs in Airflow, and in a terminal</text>',
             '<text x="790" y="24" class="side">ckpt_stream: runs in Spark</text>',
             *(line for box in BOXES for line in _drawn(box)),

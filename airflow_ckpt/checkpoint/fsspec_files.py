@@ -12,7 +12,7 @@ from typing import Any
 
 import fsspec
 
-from ckpt_stream.protocol.local_files import create_local, replace_local
+from ckpt_stream.machine.local_files import create_local, replace_local
 
 #: Storages whose client can create an object on the condition that there is none.
 CONDITIONAL = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_ckpt.exceptions import NotPrivate
-from ckpt_stream.protocol.settings.application_input import SECRETS_PROPERTY
+from ckpt_stream.protocol.settings.input_names import SECRETS_PROPERTY
 from ckpt_stream.protocol.settings.secret_names import is_secret
 
 SECRETS_FILE = "secrets.conf"

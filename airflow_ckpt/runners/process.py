@@ -24,9 +24,9 @@ from airflow_ckpt.runners.launch_note import read_launch
 from airflow_ckpt.runners.launcher import DRIVER_LOG, DRIVER_NOTE, EXIT_NOTE
 from airflow_ckpt.runners.private_files import SECRETS_FILE, folder_of, read_private
 from airflow_ckpt.streams.driver_state import ENDED, RUNNING, UNKNOWN, VANISHED, DriverState, Handle
+from ckpt_stream.machine.process_identity import boot_id
 from ckpt_stream.protocol.deadline import Deadline
-from ckpt_stream.protocol.run_files.process_identity import boot_id
-from ckpt_stream.protocol.settings.application_input import SECRETS_FILE_ENVIRONMENT
+from ckpt_stream.protocol.settings.input_names import SECRETS_FILE_ENVIRONMENT
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 #: The launcher writes driver.json within milliseconds; on a busy machine it takes longer.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_ckpt.runners.launcher import DRIVER_NOTE, EXIT_NOTE
-from ckpt_stream.protocol.run_files.process_identity import boot_id, process_started
+from ckpt_stream.machine.process_identity import boot_id, process_started
 
 log = logging.getLogger(__name__)
 

@@ -52,6 +52,8 @@ class Observation:
     run: RunRecord | None = None
     #: None: no runner knows a driver (it was started by hand, or never).
     driver: DriverState | None = None
+    #: Whether the run's process lives, if it is on the machine that looked; None: that machine cannot see it.
+    process_lives: bool | None = None
     position: SourcePosition = field(default_factory=SourcePosition)
     #: The newest stop request beside the checkpoint, whichever run it was meant for.
     stop: Mapping[str, Any] | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -57,9 +56,9 @@ class StartConditions:
     """What a start depends on, as it was found."""
 
     status: StreamStatus
-    position: SourcePosition = field(default_factory=SourcePosition)
+    position: SourcePosition
     #: Seconds since the epoch.
-    now: float = field(default_factory=time.time)
+    now: float
     #: Topics besides the source that must exist: sink, dead-letter.
     missing_topics: Sequence[str] = ()
     retention_ms: Mapping[str, int | None] = field(default_factory=dict)

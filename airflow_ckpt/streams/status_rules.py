@@ -27,9 +27,7 @@ from airflow_ckpt.streams.stream import Stream
 from airflow_ckpt.streams.submit_intent import LONGEST_SUBMIT_SECONDS, SubmitIntent
 from ckpt_stream.protocol.checkpoint.checkpoint_reader import Checkpoint
 from ckpt_stream.protocol.run_files import run_record, stop_requests
-from ckpt_stream.protocol.run_files.lease import MISSED_HEARTBEATS
-from ckpt_stream.protocol.run_files.process_identity import is_alive_here
-from ckpt_stream.protocol.run_files.run_record import RunRecord
+from ckpt_stream.protocol.run_files.run_record import MISSED_HEARTBEATS, RunRecord
 
 
 @dataclass(frozen=True)
@@ -153,7 +151,7 @@ def _living(stream: Stream, seen: Observation, run: RunRecord, intent: SubmitInt
     beat = datetime.fromisoformat(run.heartbeat)
     silent = (seen.now - beat).total_seconds()
     missed = max(run.heartbeat_seconds * MISSED_HEARTBEATS, 1.0)
-    alive = _alive(seen, run, intent)
+    alive = _alive(seen, intent)
     if run.state == run_record.STARTING and alive is None and not (intent and intent.killed):
         # The driver may fence, read a large ledger or load state for minutes; earlier versions write no heartbeat then.
         begun = datetime.fromisoformat(run.history[0]["time"])
@@ -209,14 +207,14 @@ def _progressing(seen: Observation, run: RunRecord, window: float) -> _Judgement
     return _Judgement(RUNNING, seen.position.kafka_error)
 
 
-def _alive(seen: Observation, run: RunRecord, intent: SubmitIntent | None) -> bool | None:
-    """Whether the driver lives: by its runner, else by the process table of this machine, else unknown."""
+def _alive(seen: Observation, intent: SubmitIntent | None) -> bool | None:
+    """Whether the driver lives: by its runner, else by the process table of the machine that looked, else unknown."""
     if intent is not None and seen.driver is not None:
         if seen.driver.live:
             return True
         if seen.driver.state in (ENDED, VANISHED):
             return False
-    return is_alive_here(run)
+    return seen.process_lives
 
 
 def _last_move(run: RunRecord) -> datetime:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from ckpt_stream.protocol.run_files.record_files import INTENTS
@@ -55,5 +55,5 @@ class SubmitIntent:
     def age_from(self) -> datetime:
         return datetime.fromisoformat(self.time)
 
-    def age(self, at: datetime | None = None) -> float:
-        return ((at or datetime.now(UTC)) - self.age_from).total_seconds()
+    def age(self, at: datetime) -> float:
+        return (at - self.age_from).total_seconds()

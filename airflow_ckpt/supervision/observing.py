@@ -16,7 +16,9 @@ from airflow_ckpt.supervision.intent_files import add_handle
 from airflow_ckpt.supervision.source_position import position_in_checkpoint, with_source_ends
 from airflow_ckpt.supervision.stream_access import StreamAccess
 from ckpt_stream.errors import Unreadable
+from ckpt_stream.machine.process_identity import is_alive_here
 from ckpt_stream.protocol.run_files.record_files import STOP
+from ckpt_stream.protocol.run_files.run_record import NOT_ENDED
 from ckpt_stream.protocol.run_files.stop_requests import read_stop
 
 
@@ -42,7 +44,10 @@ def observe(access: StreamAccess, *, lag_seconds: bool = False, for_start: bool 
     # Kafka may take long to answer; heartbeats are counted from before.
     now = datetime.now(UTC)
     position = with_source_ends(access, position, now, ages=lag_seconds)
-    return Observation(now, intent, found.run, driver, position, stop)
+    run = found.run
+    # The run record of a run that has ended says so itself.
+    lives = is_alive_here(run) if run is not None and run.state in NOT_ENDED else None
+    return Observation(now, intent, run, driver, lives, position, stop)
 
 
 def _has_died_writing(unreadable: Unreadable, intent: SubmitIntent | None, driver: DriverState | None) -> bool:

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from ckpt_stream.driver.driver import Driver
 from ckpt_stream.errors import ConfigError
-from ckpt_stream.protocol.settings.application_input import delete_secrets_file, find_document
+from ckpt_stream.machine.application_input import delete_secrets_file, find_document
 from ckpt_stream.protocol.settings.config import from_json
 from ckpt_stream.spark.session import stream_session
 from ckpt_stream.spark.transform import Transform

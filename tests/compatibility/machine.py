@@ -7,7 +7,7 @@ import socket
 import sys
 from pathlib import Path
 
-from ckpt_stream.protocol.run_files.process_identity import boot_id
+from ckpt_stream.machine.process_identity import boot_id
 
 REPOSITORY = Path(__file__).parents[2]
 FOLDER = "/opt/streams"

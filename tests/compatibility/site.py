@@ -29,7 +29,7 @@ from airflow_ckpt.supervision.launch_request import LaunchRequest
 from airflow_ckpt.supervision.stream_access import StreamAccess
 from ckpt_stream.driver.batch_progress import WrittenBatch
 from ckpt_stream.driver.heartbeat import Heartbeat
-from ckpt_stream.protocol.run_files.process_identity import this_driver
+from ckpt_stream.machine.process_identity import this_driver
 from ckpt_stream.protocol.run_files.record_files import now
 from ckpt_stream.protocol.run_files.run_record import Failure, RunRecord, run_name
 from ckpt_stream.protocol.settings.config import from_json

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ckpt_stream.driver.driver import Driver
-from ckpt_stream.protocol.settings.application_input import find_document
+from ckpt_stream.machine.application_input import find_document
 from ckpt_stream.protocol.settings.config import from_json
 from ckpt_stream.spark.session import stream_session
 

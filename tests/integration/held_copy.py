@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from ckpt_stream import run
+from ckpt_stream.machine import crashes
 from ckpt_stream.protocol import crash_points
 
 #: After so many parts the first ones have left this process's output buffer, and Spark has them.
@@ -21,7 +22,7 @@ PARTS_BEFORE = 4
 def pass_on(parts: Iterable[Any]) -> Iterator[Any]:
     for number, part in enumerate(parts):
         if number == PARTS_BEFORE:
-            crash_points.reach(crash_points.MID_PRODUCE, batch=0, lane=TaskContext.get().partitionId())  # type: ignore[union-attr]
+            crashes.reach(crash_points.MID_PRODUCE, batch=0, lane=TaskContext.get().partitionId())  # type: ignore[union-attr]
         yield part
 
 

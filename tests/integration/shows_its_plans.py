@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
-from ckpt_stream.protocol.settings.application_input import SECRETS_PROPERTY, find_document
+from ckpt_stream.machine.application_input import find_document
 from ckpt_stream.protocol.settings.config import StreamConfig
+from ckpt_stream.protocol.settings.input_names import SECRETS_PROPERTY
 from ckpt_stream.spark.kafka_ranges import read_offsets
 from ckpt_stream.spark.session import stream_session
 from ckpt_stream.spark.source import read

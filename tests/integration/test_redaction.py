@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_stream.protocol.settings.application_input import SECRETS_PROPERTY
+from ckpt_stream.protocol.settings.input_names import SECRETS_PROPERTY
 from tests.support.streams import StreamUnderTest
 
 pytestmark = pytest.mark.integration

@@ -28,11 +28,7 @@ from ckpt_stream.errors import SinkRejected
 from ckpt_stream.kafka.transaction import Transaction
 from ckpt_stream.protocol.deadline import Deadline
 from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
-from ckpt_stream.protocol.settings.application_input import (
-    SECRETS_ENVIRONMENT,
-    SECRETS_FILE_ENVIRONMENT,
-    SECRETS_PROPERTY,
-)
+from ckpt_stream.protocol.settings.input_names import SECRETS_ENVIRONMENT, SECRETS_FILE_ENVIRONMENT, SECRETS_PROPERTY
 from ckpt_stream.protocol.settings.secret_names import is_secret
 from tests.support.kafka_io import create_topic, group_offsets
 from tests.support.streams import RUN_SECONDS, Running, StreamUnderTest, copy, numbered

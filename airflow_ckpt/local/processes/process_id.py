@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from airflow_ckpt.exceptions import StackError
-from ckpt_stream.protocol.run_files.process_identity import boot_id, state_and_start
+from ckpt_stream.machine.process_identity import boot_id, state_and_start
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from ckpt_stream.driver.start_of_run import Start, reconcile_at_start
 from ckpt_stream.driver.watch import Watch
 from ckpt_stream.kafka.settings import client_settings
 from ckpt_stream.kafka.topics import Topics
+from ckpt_stream.machine import crashes
+from ckpt_stream.machine.application_input import with_secrets
 from ckpt_stream.protocol import crash_points
 from ckpt_stream.protocol.checkpoint.checkpoint_end import checkpoint_end
 from ckpt_stream.protocol.ledger.batch_to_write import SinkIdentity
@@ -30,8 +32,8 @@ from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, Resume
 from ckpt_stream.protocol.offsets import Offsets
 from ckpt_stream.protocol.run_files import run_record
 from ckpt_stream.protocol.run_files.restart_entries import note_own_start
-from ckpt_stream.protocol.settings.application_input import SECRETS_PROPERTY, with_secrets
 from ckpt_stream.protocol.settings.config import StreamConfig
+from ckpt_stream.protocol.settings.input_names import SECRETS_PROPERTY
 from ckpt_stream.protocol.settings.stream_settings import AT_LEAST_ONCE
 from ckpt_stream.spark.hadoop_files import CheckpointFiles
 from ckpt_stream.spark.source import start_options
@@ -94,12 +96,12 @@ class Driver:
         # First of all: a run that fails later has found all older ones dead, and readers of run records look no further back.
         others.refuse_if_alive()
         refuse_unsafe_settings(self.config, dict(self.spark.sparkContext.getConf().getAll()), os.environ)
-        crash_points.refuse_unusable()
-        if crash_points.armed_points:
+        crashes.refuse_unusable()
+        if crashes.armed_points:
             log.warning(
                 "%s is set: this driver kills itself at %s",
                 crash_points.ENVIRONMENT,
-                ", ".join(sorted(crash_points.armed_points)),
+                ", ".join(sorted(crashes.armed_points)),
             )
         self.kafka = with_secrets(self.config.kafka, self.spark.conf.get(SECRETS_PROPERTY, None))
         others.delete_old()

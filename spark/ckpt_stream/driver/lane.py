@@ -15,6 +15,7 @@ from ckpt_stream.driver.lane_spec import LaneSettings, LaneSpec
 from ckpt_stream.driver.lane_sums import LaneSums
 from ckpt_stream.kafka.ledger_reader import open_reader, read_last
 from ckpt_stream.kafka.transaction import Transaction
+from ckpt_stream.machine import crashes
 from ckpt_stream.protocol import crash_points
 from ckpt_stream.protocol.ledger.decision import Action, LaneDecision, decide
 from ckpt_stream.protocol.ledger.ledger_record import ledger_topic, transactional_id
@@ -42,18 +43,18 @@ def write_lane(spec: LaneSpec, lane: int, batches: Iterable[Any]) -> dict[str, A
     rows, times, sums = LaneInput(batches), StepTimes(), LaneSums()
     where = {"batch": spec.to_write.batch, "lane": lane, "driver_pids": settings.driver_pids}
     if lane > 0:
-        crash_points.reach(crash_points.BETWEEN_LANES, **where)
+        crashes.reach(crash_points.BETWEEN_LANES, **where)
     reader = open_reader(settings.kafka)  # it connects while the lane is fenced, and reads afterwards
     transaction = None if spec.only_compare else _fence(settings, lane)
     differs = False
     try:
         times.end("init_ms")
-        crash_points.reach(crash_points.AFTER_INIT, **where)
+        crashes.reach(crash_points.AFTER_INIT, **where)
         with reader:
             last = read_last(reader, ledger_topic(settings.sink.sink_id), lane, fenced=transaction is not None)
         decision = LaneDecision(Action.PRODUCE) if settings.ignore_ledger else decide(last, lane, spec.to_write)
         times.end("ledger_ms")
-        crash_points.reach(crash_points.AFTER_LEDGER_READ, **where)
+        crashes.reach(crash_points.AFTER_LEDGER_READ, **where)
         if decision.action is Action.SKIP or transaction is None:
             differs = read_replay(spec, lane, rows, sums, None if spec.source_lost else decision.expected)
         else:
@@ -82,19 +83,19 @@ def _write(
     try:
         for batch in rows:
             produce_rows(transaction, spec, lane, batch, sums)
-            if crash_points.MID_PRODUCE in crash_points.armed_points:
+            if crash_points.MID_PRODUCE in crashes.armed_points:
                 transaction.flush()  # so that Kafka has something to abort
-            crash_points.reach(crash_points.MID_PRODUCE, **where)
+            crashes.reach(crash_points.MID_PRODUCE, **where)
         rows.require_end()
         produce_ledger_record(transaction, spec, lane, sums)
         times.end("produce_ms")
         transaction.flush()
         times.end("flush_ms")
-        crash_points.reach(crash_points.AFTER_FLUSH, **where)
+        crashes.reach(crash_points.AFTER_FLUSH, **where)
     except BaseException:
         transaction.abort()
         raise
     # The transaction handles an error of its commit: a commit that may have arrived is never aborted.
     transaction.commit(f"commit lane {lane} of batch {spec.to_write.batch} to {spec.settings.sink.topic}", where)
     times.end("commit_ms")
-    crash_points.reach(crash_points.AFTER_COMMIT, **where)
+    crashes.reach(crash_points.AFTER_COMMIT, **where)

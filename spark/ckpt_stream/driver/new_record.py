@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ckpt_stream.protocol.run_files.process_identity import this_driver
+from ckpt_stream.machine.process_identity import this_driver
 from ckpt_stream.protocol.run_files.run_record import RunRecord, run_name
 from ckpt_stream.protocol.settings.config import StreamConfig
 

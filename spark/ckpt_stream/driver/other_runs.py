@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from ckpt_stream.machine.lease import read_other, refuse_if_alive
 from ckpt_stream.protocol.run_files import record_files, run_record
-from ckpt_stream.protocol.run_files.lease import read_other, refuse_if_alive
 from ckpt_stream.protocol.run_files.run_record import RunRecord
 from ckpt_stream.protocol.storage import WritableFiles, delete_old_files
 

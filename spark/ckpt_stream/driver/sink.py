@@ -12,6 +12,7 @@ from ckpt_stream.driver.batch_progress import BatchProgress, WrittenBatch
 from ckpt_stream.driver.lane_spec import LaneSettings, LaneSpec
 from ckpt_stream.driver.unfinished_batch import UnfinishedBatch
 from ckpt_stream.errors import StopBeforeBatch, StreamError
+from ckpt_stream.machine import crashes
 from ckpt_stream.protocol import crash_points
 from ckpt_stream.protocol.checkpoint.batch_offsets import start_offsets
 from ckpt_stream.protocol.checkpoint.checkpoint_log import input_digest, parse_metadata, parse_offsets
@@ -80,7 +81,7 @@ class Sink:
             raise StreamError(f"offsets/{batch} is not in the checkpoint although Spark runs the batch.")
         start, end = self._start_offsets(batch), parse_offsets(text, f"offsets/{batch}").kafka
         where = {"batch": batch, "driver_pids": self._settings.driver_pids}
-        crash_points.reach(crash_points.OFFSETS_LOGGED, **where)
+        crashes.reach(crash_points.OFFSETS_LOGGED, **where)
         sink_start = self._sink_ends()
         settings = self._settings
         spec = LaneSpec(
@@ -95,7 +96,7 @@ class Sink:
             may_differ=settings.sink.lanes == 1 and not self.keeps_state,
         )
         lanes = self._write_lanes(rows, spec)
-        crash_points.reach(crash_points.AFTER_LAST_LANE, **where)
+        crashes.reach(crash_points.AFTER_LAST_LANE, **where)
         self._previous_end = (batch, end)
         written = WrittenBatch(batch, started, now(), start, end, lanes)
         if written.differs:

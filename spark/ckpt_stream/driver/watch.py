@@ -13,6 +13,7 @@ from ckpt_stream.driver.heartbeat import Heartbeat
 from ckpt_stream.driver.offset_mirror import OffsetMirror
 from ckpt_stream.driver.spark_progress import batch_report, waits_for_input
 from ckpt_stream.errors import BatchTimeout, StopBeforeBatch
+from ckpt_stream.machine import crashes
 from ckpt_stream.protocol import crash_points
 from ckpt_stream.protocol.run_files import record_files, run_record, stop_requests
 from ckpt_stream.protocol.settings.config import StreamConfig
@@ -104,7 +105,7 @@ class Watch:
                 if not ended:  # if the query has ended, the next run finds the batch in doubt
                     self._uncommitted.append(written)
                 continue
-            crash_points.reach(crash_points.AFTER_COMMIT_LOG, batch=written.batch, driver_pids=self._driver_pids)
+            crashes.reach(crash_points.AFTER_COMMIT_LOG, batch=written.batch, driver_pids=self._driver_pids)
             self.mirror.batch_committed(written.batch)
             self._note(written, report if report.get("batchId") == written.batch else {})
 

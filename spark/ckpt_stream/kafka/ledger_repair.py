@@ -14,11 +14,11 @@ from ckpt_stream.kafka.lane_control import fence_lanes, read_ledger_ends, write_
 from ckpt_stream.kafka.ledger_creation import ensure_ledger
 from ckpt_stream.kafka.ledger_reader import ledger_undecided
 from ckpt_stream.kafka.topics import Topics
+from ckpt_stream.machine.lease import refuse_if_alive
 from ckpt_stream.protocol.checkpoint.batch_offsets import end_offsets
 from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd, checkpoint_end
 from ckpt_stream.protocol.ledger.batch_to_write import BatchToWrite, SinkIdentity
 from ckpt_stream.protocol.ledger.ledger_record import ANCHOR, LedgerRecord, ledger_topic
-from ckpt_stream.protocol.run_files.lease import refuse_if_alive
 from ckpt_stream.protocol.run_files.record_files import RUNS
 from ckpt_stream.protocol.run_files.replays import note_accepted, note_replay
 from ckpt_stream.protocol.run_files.run_record import NOT_ENDED, RunRecord, path_of, run_names

@@ -13,6 +13,7 @@ from typing import Any
 
 from ckpt_stream.errors import CommitUnknown, Fenced, SinkError, SinkRejected
 from ckpt_stream.kafka.client_errors import to_sink_error
+from ckpt_stream.machine import crashes
 from ckpt_stream.protocol import crash_points
 from ckpt_stream.protocol.deadline import Deadline
 
@@ -49,7 +50,7 @@ class Transaction:
             "on_delivery": _failure_collector(failures),
         }
         self._failures = failures
-        self._log = _ProtocolLog() if crash_points.COMMIT_SENT in crash_points.armed_points else None
+        self._log = _ProtocolLog() if crash_points.COMMIT_SENT in crashes.armed_points else None
         if self._log is not None:
             settings.update(debug="protocol", logger=self._log)
         self.producer: Any = Producer(settings)
@@ -137,7 +138,7 @@ class Transaction:
         """
         from confluent_kafka import KafkaException
 
-        if self._log is not None and crash_points.is_due(crash_points.COMMIT_SENT, **where):
+        if self._log is not None and crashes.is_due(crash_points.COMMIT_SENT, **where):
             self._commit_and_crash(where)
         while True:
             try:
@@ -185,7 +186,7 @@ class Transaction:
         threading.Thread(target=self.producer.commit_transaction, daemon=True).start()
         while not self._log.commit_sent:
             self.producer.poll(0.0005)
-        crash_points.reach(crash_points.COMMIT_SENT, **where)
+        crashes.reach(crash_points.COMMIT_SENT, **where)
 
 
 def _failure_collector(failures: list[Any]) -> Any:

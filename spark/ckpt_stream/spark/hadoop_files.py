@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-from ckpt_stream.protocol.local_files import create_local, read_local, replace_local
+from ckpt_stream.machine.local_files import create_local, read_local, replace_local
 
 #: The class by which Hadoop gives an older file system its newer API. It renames over a file by deleting that file first.
 _BRIDGE = "org.apache.hadoop.fs.DelegateToFileSystem"

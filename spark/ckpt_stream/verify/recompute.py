@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_stream.errors import CannotTell
 from ckpt_stream.kafka.settings import client_settings
+from ckpt_stream.machine.application_input import with_secrets
 from ckpt_stream.protocol.run_files.record_files import FOLDER
-from ckpt_stream.protocol.settings.application_input import SECRETS_PROPERTY, with_secrets
 from ckpt_stream.protocol.settings.config import StreamConfig
+from ckpt_stream.protocol.settings.input_names import SECRETS_PROPERTY
 from ckpt_stream.spark.hadoop_files import CheckpointFiles
 from ckpt_stream.spark.kafka_ranges import read_offsets
 from ckpt_stream.spark.output import select_output

@@ -16,13 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ckpt_stream.errors import ConfigError
+from ckpt_stream.machine.application_input import delete_secrets_file, find_document, with_secrets
 from ckpt_stream.protocol.ledger.checksum import AUDIT_HEADER
-from ckpt_stream.protocol.settings.application_input import (
-    SECRETS_PROPERTY,
-    delete_secrets_file,
-    find_document,
-    with_secrets,
-)
+from ckpt_stream.protocol.settings.input_names import SECRETS_PROPERTY
 from ckpt_stream.protocol.settings.secret_names import is_secret
 from ckpt_stream.protocol.verification.audit import NONE, incomplete_lanes
 from ckpt_stream.protocol.verification.scan_result import (

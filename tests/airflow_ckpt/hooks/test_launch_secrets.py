@@ -22,8 +22,9 @@ from airflow_ckpt.supervision.control import StreamControl
 from airflow_ckpt.supervision.intent_files import INTENTS
 from airflow_ckpt.supervision.launch_request import LaunchRequest
 from airflow_ckpt.supervision.stream_access import StreamAccess
-from ckpt_stream.protocol.settings.application_input import SECRETS_PROPERTY, with_secrets
+from ckpt_stream.machine.application_input import with_secrets
 from ckpt_stream.protocol.settings.config import from_json
+from ckpt_stream.protocol.settings.input_names import SECRETS_PROPERTY
 from tests.airflow_ckpt.hooks.launches import KAFKA, Make, option
 from tests.airflow_ckpt.supervision.samples import a_stream, an_intent
 

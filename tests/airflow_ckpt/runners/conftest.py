@@ -13,7 +13,7 @@ import pytest
 from airflow_ckpt.runners.base import Launch
 from airflow_ckpt.runners.process import ProcessRunner
 from airflow_ckpt.streams.driver_state import Handle
-from ckpt_stream.protocol.run_files.process_identity import process_started
+from ckpt_stream.machine.process_identity import process_started
 from tests.airflow_ckpt.runners.driver_processes import SLEEP, Start
 from tests.airflow_ckpt.runners.fake_kubernetes import Cluster
 from tests.airflow_ckpt.runners.fake_yarn import Yarn

@@ -10,7 +10,7 @@ from pathlib import Path
 from airflow_ckpt.runners import work_folders
 from airflow_ckpt.runners.process import ProcessRunner
 from airflow_ckpt.streams.driver_state import DriverState, Handle
-from ckpt_stream.protocol.run_files.process_identity import boot_id
+from ckpt_stream.machine.process_identity import boot_id
 from tests.support.waiting import wait_for
 
 Start = Callable[..., Handle]

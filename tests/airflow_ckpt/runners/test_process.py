@@ -15,7 +15,7 @@ from airflow_ckpt.exceptions import RunnerError, SubmitFailed
 from airflow_ckpt.runners import process, work_folders
 from airflow_ckpt.runners.process import ProcessRunner
 from airflow_ckpt.streams.driver_state import ENDED, RUNNING, UNKNOWN, VANISHED, DriverState, Handle
-from ckpt_stream.protocol.run_files.process_identity import boot_id, process_started
+from ckpt_stream.machine.process_identity import boot_id, process_started
 from tests.airflow_ckpt.runners.driver_processes import Start, child_of, end_of, noted_elsewhere
 
 pytestmark = pytest.mark.unit

@@ -16,7 +16,7 @@ import pytest
 from airflow_ckpt.runners import launcher
 from airflow_ckpt.runners.process import ProcessRunner
 from airflow_ckpt.streams.driver_state import ENDED, RUNNING, VANISHED, Handle
-from ckpt_stream.protocol.run_files.process_identity import process_started
+from ckpt_stream.machine.process_identity import process_started
 from tests.airflow_ckpt.runners.driver_processes import SLEEP, Start, child_of, end_of
 from tests.support.waiting import wait_for
 
@@ -57,13 +57,13 @@ def test_the_secrets_are_gone_when_the_driver_has_ended(
 #: What Spark does with it: spark-submit reads the file, and then starts the application.
 READS_ITS_SECRETS = """
 import os, pathlib, sys, time
-from ckpt_stream.protocol.settings import application_input
-print("read", pathlib.Path(os.environ[application_input.SECRETS_FILE_ENVIRONMENT]).read_text(), flush=True)
+from ckpt_stream.protocol.settings import input_names
+print("read", pathlib.Path(os.environ[input_names.SECRETS_FILE_ENVIRONMENT]).read_text(), flush=True)
 try:
     from ckpt_stream import run
     run(lambda events: events, argv=["application", "no document"])
 except SystemExit as e:
-    print("ended with", e.code, "secrets" in os.environ.get(application_input.SECRETS_FILE_ENVIRONMENT, ""), flush=True)
+    print("ended with", e.code, "secrets" in os.environ.get(input_names.SECRETS_FILE_ENVIRONMENT, ""), flush=True)
 time.sleep(60)
 """
 

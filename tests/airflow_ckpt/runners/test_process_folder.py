@@ -12,7 +12,7 @@ import pytest
 
 from airflow_ckpt.runners import launcher, process, work_folders
 from airflow_ckpt.runners.process import ProcessRunner
-from ckpt_stream.protocol.run_files.process_identity import boot_id, process_started
+from ckpt_stream.machine.process_identity import boot_id, process_started
 from tests.airflow_ckpt.runners.driver_processes import Start, end_of
 
 pytestmark = pytest.mark.unit

@@ -15,7 +15,7 @@ from airflow_ckpt.exceptions import NotPrivate, RunnerError
 from airflow_ckpt.runners.launch_note import save_launch
 from airflow_ckpt.runners.process import ProcessRunner
 from airflow_ckpt.streams.driver_state import ENDED, RUNNING, UNKNOWN, Handle
-from ckpt_stream.protocol.run_files.process_identity import boot_id, process_started
+from ckpt_stream.machine.process_identity import boot_id, process_started
 from tests.airflow_ckpt.runners.driver_processes import SLEEP, Start, child_of, end_of
 
 pytestmark = pytest.mark.unit

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_ckpt.runners.work_folders import HOST, SUBMIT_SECONDS, note_host, prune
-from ckpt_stream.protocol.run_files.process_identity import boot_id, process_started
+from ckpt_stream.machine.process_identity import boot_id, process_started
 
 pytestmark = pytest.mark.unit
 

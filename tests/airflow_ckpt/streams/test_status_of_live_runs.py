@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from typing import Any
 
 import pytest
@@ -18,7 +16,6 @@ from airflow_ckpt.streams.status import (
     STARTING,
     STOPPED,
 )
-from ckpt_stream.protocol.run_files.process_identity import boot_id, process_started
 from tests.airflow_ckpt.streams.status_samples import (
     DEAD_AFTER,
     ENDED,
@@ -201,11 +198,8 @@ def test_a_driver_that_lives_without_a_heartbeat_for_longer_than_the_window_is_s
 
 
 def test_a_run_on_this_machine_is_lost_as_soon_as_its_process_is_gone() -> None:
-    driver = {"host": socket.gethostname(), "boot": boot_id(), "pid": 2**22 + 1, "started": 1.0}
-    assert status(20, run=running(20, driver=driver), lag=a_lag(0)).state == LOST
+    assert status(20, run=running(20), process_lives=False, lag=a_lag(0)).state == LOST
 
 
 def test_a_run_on_this_machine_without_a_runner_is_not_lost_while_its_process_lives() -> None:
-    pid = os.getpid()
-    driver = {"host": socket.gethostname(), "boot": boot_id(), "pid": pid, "started": process_started(pid)}
-    assert status(20 + DEAD_AFTER + 1, run=running(20, driver=driver), lag=a_lag(0)).state == IDLE
+    assert status(20 + DEAD_AFTER + 1, run=running(20), process_lives=True, lag=a_lag(0)).state == IDLE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -80,4 +81,4 @@ def a_status(state: str = "RUNNING", **values: Any) -> StreamStatus:
 
 def start_with(**position: Any) -> Callable[[StreamAccess, LookBeforeStart], StartConditions]:
     """In the place of `read_start_conditions`: nothing speaks against a start, except this position in the source."""
-    return lambda access, look: StartConditions(look.status, SourcePosition(**position))
+    return lambda access, look: StartConditions(look.status, SourcePosition(**position), time.time())

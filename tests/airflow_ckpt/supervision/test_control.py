@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -36,6 +37,7 @@ def test_the_risks_of_a_stream_that_runs_are_those_of_a_restart_and_not_that_it_
     bad = StartConditions(
         look.status,
         SourcePosition(topics={}),
+        time.time(),
         missing_topics=["orders_out"],
         ledger_refusal=LedgerLost("found", "risk", "helps"),
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +14,10 @@ from airflow_ckpt.supervision import observing
 from airflow_ckpt.supervision.intent_files import write_intent
 from airflow_ckpt.supervision.stream_access import StreamAccess
 from ckpt_stream.errors import Unreadable
+from ckpt_stream.machine.process_identity import boot_id, this_driver
 from ckpt_stream.protocol.run_files import unfinished_files
 from ckpt_stream.protocol.run_files.record_files import RUNS
-from tests.airflow_ckpt.supervision.samples import TOKEN, a_stream, an_intent
+from tests.airflow_ckpt.supervision.samples import TOKEN, a_run, a_stream, an_intent
 
 pytestmark = pytest.mark.unit
 
@@ -53,3 +56,27 @@ def test_a_driver_that_died_while_it_wrote_its_record_is_told_by_its_runner(
 ) -> None:
     monkeypatch.setattr(unfinished_files, "PATIENCE_SECONDS", 0)
     assert observing.look(with_a_torn_run_record(tmp_path, TOKEN, driver)).state == state
+
+
+HERE = this_driver(jvm_pid=0)
+GONE: dict[str, Any] = {"host": socket.gethostname(), "boot": boot_id(), "pid": 2**22 + 1, "started": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("state", "driver", "lives"),
+    [
+        ("RUNNING", HERE, True),
+        ("STARTING", HERE, True),
+        ("RUNNING", GONE, False),
+        ("RUNNING", {**GONE, "host": "another-machine"}, None),
+        ("STOPPED", GONE, None),
+    ],
+)
+def test_the_process_of_a_run_that_has_not_ended_is_looked_for_on_this_machine(
+    tmp_path: Path, state: str, driver: dict[str, Any], lives: bool | None
+) -> None:
+    files = FsspecFiles(str(tmp_path))
+    run = a_run((state, 0), driver=driver)
+    files.write(run.path, run.to_json())
+
+    assert observing.observe(StreamAccess(a_stream(), files, None, None)).process_lives is lives

@@ -14,8 +14,8 @@ from airflow_ckpt.streams.driver_state import ENDED, VANISHED, DriverState
 from airflow_ckpt.supervision import control as control_module
 from airflow_ckpt.supervision import source_position
 from airflow_ckpt.supervision.intent_files import write_intent
+from ckpt_stream.machine.process_identity import boot_id
 from ckpt_stream.protocol.run_files import record_files, stop_requests
-from ckpt_stream.protocol.run_files.process_identity import boot_id
 from tests.airflow_ckpt.supervision.fakes import Deployment, intent_of, kinds, sleep_until, stalled
 from tests.airflow_ckpt.supervision.samples import start_with
 

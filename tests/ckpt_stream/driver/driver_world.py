@@ -15,9 +15,9 @@ from ckpt_stream.driver import driver
 from ckpt_stream.driver.driver import Driver
 from ckpt_stream.driver.source_loss import LossBatch
 from ckpt_stream.errors import DataLost
+from ckpt_stream.machine.process_identity import this_driver
 from ckpt_stream.protocol.checkpoint.checkpoint_log import input_digest
 from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
-from ckpt_stream.protocol.run_files.process_identity import this_driver
 from ckpt_stream.protocol.run_files.run_record import (
     FINISHED,
     RunRecord,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_stream.protocol import crash_points
+from ckpt_stream.machine import crashes
 from ckpt_stream.protocol.run_files.run_record import FAILED, RUNNING, STARTING
 from ckpt_stream.spark.unsafe_settings import IGNORE_LEDGER
 from tests.ckpt_stream.driver.driver_world import EARLIER, NotedWrites, World
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 def test_a_run_with_a_text_that_is_no_crash_order_fails_with_what_to_type(
     broker: FakeBroker, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crash_points, "_unusable", "CKPT_CRASH is no crash order: unset it.")
+    monkeypatch.setattr(crashes, "_unusable", "CKPT_CRASH is no crash order: unset it.")
     world = World(broker, NotedWrites(str(tmp_path)), monkeypatch)
 
     record = world.drive()
@@ -37,7 +37,7 @@ def test_a_run_that_could_not_begin_says_first_that_another_one_lives(
     if unsafe:
         monkeypatch.setenv(IGNORE_LEDGER, "1")
     else:
-        monkeypatch.setattr(crash_points, "_unusable", "CKPT_CRASH is no crash order: unset it.")
+        monkeypatch.setattr(crashes, "_unusable", "CKPT_CRASH is no crash order: unset it.")
     world = World(broker, NotedWrites(str(tmp_path)), monkeypatch)
     world.other(EARLIER, STARTING, RUNNING)
 

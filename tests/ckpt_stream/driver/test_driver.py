@@ -10,10 +10,10 @@ import pytest
 
 from ckpt_stream.driver.new_record import new_record
 from ckpt_stream.driver.source_loss import LossBatch
+from ckpt_stream.machine.process_identity import this_driver
 from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
 from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, Resume
 from ckpt_stream.protocol.run_files import restart_history
-from ckpt_stream.protocol.run_files.process_identity import this_driver
 from ckpt_stream.protocol.run_files.record_files import POISON, STOP, list_from_json
 from ckpt_stream.protocol.run_files.run_record import (
     FAILED,

@@ -1,1 +1,1 @@
-"""The small files beside a checkpoint: run records, restart history, stop requests, the lease."""
+"""The small files beside a checkpoint: run records, restart history, stop requests, notes."""

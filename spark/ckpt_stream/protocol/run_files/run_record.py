@@ -23,6 +23,9 @@ from ckpt_stream.protocol.run_files.record_files import FORMAT, RUNS, build_data
 STARTING, RUNNING, STOPPED, FINISHED, FAILED = "STARTING", "RUNNING", "STOPPED", "FINISHED", "FAILED"
 NOT_ENDED = (STARTING, RUNNING)
 
+#: A heartbeat may be late by a long pause of the driver's machine; this many intervals without one is death.
+MISSED_HEARTBEATS = 6
+
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 #: A status looks at the last five; people, and the curves of a verification's report, at the last minutes.

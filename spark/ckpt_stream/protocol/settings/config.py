@@ -12,7 +12,7 @@ from ckpt_stream.errors import ConfigError
 from ckpt_stream.protocol.data_loss import LostRange, lost_ranges_from
 from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
 from ckpt_stream.protocol.offsets import Offsets
-from ckpt_stream.protocol.settings.application_input import SECRETS_ENVIRONMENT, SECRETS_PROPERTY
+from ckpt_stream.protocol.settings.input_names import SECRETS_ENVIRONMENT, SECRETS_PROPERTY
 from ckpt_stream.protocol.settings.secret_names import is_secret
 from ckpt_stream.protocol.settings.setting import (
     Group,

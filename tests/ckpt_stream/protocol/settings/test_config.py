@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ckpt_stream.errors import ConfigError
-from ckpt_stream.protocol.settings.application_input import SECRETS_ENVIRONMENT, SECRETS_PROPERTY
 from ckpt_stream.protocol.settings.config import LONGEST_SINK_ID, StreamConfig, from_json
+from ckpt_stream.protocol.settings.input_names import SECRETS_ENVIRONMENT, SECRETS_PROPERTY
 from ckpt_stream.protocol.settings.stream_settings import MAX_LANES
 
 pytestmark = pytest.mark.unit

@@ -6,10 +6,6 @@ import errno
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 
 def read_local(path: Path) -> str | None:

@@ -1,9 +1,4 @@
-"""What an application is given when it is started: its configuration as JSON, and Kafka's secrets apart from it.
-
-The document comes as the first argument, as a file (``@path``), or in the environment variable ``CKPT_STREAM``. Secrets come
-as the Spark property ``spark.ckpt.kafka.secrets`` (in a properties file) or in the environment variable
-``CKPT_KAFKA_SECRETS``, each a JSON object of librdkafka settings.
-"""
+"""Reads what an application is given when it is started, from its arguments, the environment and files."""
 
 from __future__ import annotations
 
@@ -14,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ckpt_stream.errors import ConfigError
-
-ENVIRONMENT = "CKPT_STREAM"
-SECRETS_ENVIRONMENT = "CKPT_KAFKA_SECRETS"
-#: The path of the properties file with the secrets, if the submitter has written one for this driver alone.
-SECRETS_FILE_ENVIRONMENT = "CKPT_SECRETS_FILE"
-#: "secret" in the name makes Spark redact it in its UI and logs.
-SECRETS_PROPERTY = "spark.ckpt.kafka.secrets"
+from ckpt_stream.protocol.settings.input_names import (
+    ENVIRONMENT,
+    SECRETS_ENVIRONMENT,
+    SECRETS_FILE_ENVIRONMENT,
+    SECRETS_PROPERTY,
+)
 
 
 def find_document(argv: Sequence[str]) -> str:

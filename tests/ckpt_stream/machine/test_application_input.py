@@ -7,13 +7,8 @@ from pathlib import Path
 import pytest
 
 from ckpt_stream.errors import ConfigError
-from ckpt_stream.protocol.settings.application_input import (
-    ENVIRONMENT,
-    SECRETS_ENVIRONMENT,
-    SECRETS_PROPERTY,
-    find_document,
-    with_secrets,
-)
+from ckpt_stream.machine.application_input import find_document, with_secrets
+from ckpt_stream.protocol.settings.input_names import ENVIRONMENT, SECRETS_ENVIRONMENT, SECRETS_PROPERTY
 
 pytestmark = pytest.mark.unit
 

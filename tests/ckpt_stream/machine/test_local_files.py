@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_stream.protocol.local_files import create_local, read_local, replace_local
+from ckpt_stream.machine.local_files import create_local, read_local, replace_local
 
 pytestmark = pytest.mark.unit
 

@@ -12,10 +12,18 @@ from typing import Any
 import pytest
 
 from ckpt_stream.errors import DriverAlive
-from ckpt_stream.protocol.run_files.lease import MISSED_HEARTBEATS, read_other, refuse_if_alive
-from ckpt_stream.protocol.run_files.process_identity import is_alive_here, process_started, this_driver
+from ckpt_stream.machine.lease import read_other, refuse_if_alive
+from ckpt_stream.machine.process_identity import is_alive_here, process_started, this_driver
 from ckpt_stream.protocol.run_files.record_files import RUNS
-from ckpt_stream.protocol.run_files.run_record import FAILED, FINISHED, RUNNING, STARTING, STOPPED, RunRecord
+from ckpt_stream.protocol.run_files.run_record import (
+    FAILED,
+    FINISHED,
+    MISSED_HEARTBEATS,
+    RUNNING,
+    STARTING,
+    STOPPED,
+    RunRecord,
+)
 from tests.support.fake_clock import FakeClock
 from tests.support.waiting import wait_for
 
@@ -132,7 +140,7 @@ def test_a_record_without_a_driver_is_neither_dead_nor_alive() -> None:
 
 
 def test_where_the_system_shows_no_processes_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ckpt_stream.protocol.run_files.process_identity.boot_id", lambda: "")
+    monkeypatch.setattr("ckpt_stream.machine.process_identity.boot_id", lambda: "")
     assert is_alive_here(run()) is None
 
 

@@ -11,12 +11,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ckpt_stream.errors import DriverAlive, RunRecordError
-from ckpt_stream.protocol.run_files.process_identity import is_alive_here
-from ckpt_stream.protocol.run_files.run_record import NOT_ENDED, RUNNING, RunRecord, path_of
+from ckpt_stream.machine.process_identity import is_alive_here
+from ckpt_stream.protocol.run_files.run_record import MISSED_HEARTBEATS, NOT_ENDED, RUNNING, RunRecord, path_of
 from ckpt_stream.protocol.storage import ReadableFiles
 
-#: A heartbeat may be late by a long pause of the driver's machine; this many intervals without one is death.
-MISSED_HEARTBEATS = 6
 PAUSE_SECONDS = 1.0
 
 
