@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import re
 from graphlib import TopologicalSorter
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from tests.rooms import EDGES, FORBIDDEN, PACKAGES, ROOT, forbidden_imports, imports, used_edges, wrong_imports
+import airflow_ckpt
+import ckpt_stream
+from tests.rooms import (
+    DYNAMIC,
+    EDGES,
+    FORBIDDEN,
+    MAY_IMPORT,
+    PACKAGES,
+    ROOT,
+    dynamic_imports_of,
+    edges_of_all_rooms,
+    forbidden_imports,
+    imports_of_more_than,
+    undeclared_rooms,
+    used_edges,
+    wrong_imports,
+)
+from tests.support.imports import imports_for_type_checkers
+from tests.support.loading import loaded_by, modules_below
 
 pytestmark = pytest.mark.unit
 
 HEAVY = ("pyspark", "pyarrow", "confluent_kafka")
-
-
-def modules_below(package: Path) -> list[str]:
-    """The dotted names of all modules of a package that is in its repository's root."""
-    root = package.parent
-    files = (file.relative_to(root).with_suffix("") for file in sorted(package.rglob("*.py")))
-    return [".".join(file.parts[:-1] if file.name == "__init__" else file.parts) for file in files]
-
-
-def loaded_by(modules: list[str], watched: tuple[str, ...], *, path: Path = ROOT) -> set[str]:
-    """Which of the watched packages a new Python has after it imported these modules."""
-    code = (
-        "import importlib, json, sys\n"
-        f"sys.path.insert(0, {str(path)!r})\n"
-        f"for name in {modules!r}: importlib.import_module(name)\n"
-        f"print(json.dumps([name for name in {watched!r} if name in sys.modules]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(json.loads(done.stdout.splitlines()[-1]))
-
-
-def modules_of(*packages: str) -> list[str]:
-    """The modules of those subpackages of airflow_ckpt that exist."""
-    return [
-        name
-        for name in modules_below(ROOT / "airflow_ckpt")
-        if name.startswith(tuple(f"airflow_ckpt.{p}" for p in packages))
-    ]
 
 
 @pytest.mark.parametrize("folder", FORBIDDEN)
@@ -62,22 +51,76 @@ def test_every_edge_is_used() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.name))
-def test_every_folder_is_a_room_of_its_own(package: Path) -> None:
-    folders = {f"{package.name}.{path.parent.name}" for path in package.glob("*/__init__.py")}
+def test_every_folder_and_every_module_beside_the_rooms_is_a_room_of_its_own(package: Path) -> None:
+    assert undeclared_rooms(package) == []
 
-    assert folders <= set(EDGES)
+
+def test_a_room_that_is_declared_exists() -> None:
+    places = {room: [p.parent / room.replace(".", "/") for p in PACKAGES] for room in EDGES}
+
+    assert [
+        r for r, paths in places.items() if not any(p.is_dir() or p.with_suffix(".py").is_file() for p in paths)
+    ] == []
 
 
 def test_the_edges_have_no_circle() -> None:
-    assert list(TopologicalSorter(EDGES).static_order())
+    assert list(TopologicalSorter(edges_of_all_rooms()).static_order())
 
 
-def test_a_lower_layer_loads_no_airflow_in_a_roundabout_way_either() -> None:
-    assert loaded_by(modules_of("checkpoint", "streams", "verify", "kafka"), ("airflow",)) == set()
+@pytest.mark.parametrize("folder", MAY_IMPORT)
+def test_a_room_that_must_not_act_on_its_machine_imports_nothing_to_do_so_with(folder: str) -> None:
+    assert imports_of_more_than(ROOT / folder, MAY_IMPORT[folder]) == []
+
+
+def test_streams_are_judged_by_the_time_that_is_given() -> None:
+    files = sorted((ROOT / "airflow_ckpt" / "streams").rglob("*.py"))
+
+    assert [f.name for f in files if re.search(r"\.(now|today|utcnow)\(", f.read_text())] == []
+
+
+def test_only_the_places_that_need_it_import_what_their_source_does_not_name() -> None:
+    found = {
+        file: names
+        for top in ("airflow_ckpt", "dags", "spark")
+        for file, names in dynamic_imports_of(ROOT / top).items()
+    }
+
+    assert found == DYNAMIC
+
+
+@pytest.mark.parametrize("module", [airflow_ckpt, ckpt_stream], ids=lambda module: str(module.__name__))
+def test_a_name_that_is_imported_on_first_use_is_imported_for_type_checkers_from_the_same_module(
+    module: ModuleType,
+) -> None:
+    on_first_use = getattr(module, "_PUBLIC", None) or module._MODULES
+    assert module.__file__
+
+    assert imports_for_type_checkers(Path(module.__file__)) == {f"{on_first_use[name]}.{name}" for name in on_first_use}
+
+
+@pytest.mark.parametrize("folder", [folder for folder in FORBIDDEN if folder.startswith(("airflow_ckpt/", "spark/"))])
+def test_a_room_loads_no_package_that_it_must_not_need_in_a_roundabout_way_either(folder: str) -> None:
+    package = next(package for package in PACKAGES if (ROOT / folder).is_relative_to(package))
+    room = folder.removeprefix("spark/").replace("/", ".")
+    modules = [name for name in modules_below(package) if f"{name}.".startswith(f"{room}.")]
+
+    assert modules
+    assert loaded_by(modules, FORBIDDEN[folder]) == set()
+
+
+def test_the_library_in_spark_loads_nothing_of_airflow() -> None:
+    assert loaded_by(modules_below(ROOT / "spark" / "ckpt_stream"), FORBIDDEN["spark"]) == set()
 
 
 def test_importing_what_a_dag_imports_loads_no_spark_arrow_or_kafka_client() -> None:
-    assert loaded_by(modules_of("operators", "sensors", "triggers", "hooks", "streams"), HEAVY) == set()
+    assert loaded_by(modules_below(ROOT / "airflow_ckpt"), HEAVY) == set()
+
+
+def test_the_public_names_load_no_spark_arrow_or_kafka_client() -> None:
+    assert (
+        loaded_by(["airflow_ckpt"], HEAVY, then="[getattr(airflow_ckpt, name) for name in airflow_ckpt.__all__]")
+        == set()
+    )
 
 
 def test_the_call_that_ends_the_process_is_used_nowhere() -> None:
@@ -91,82 +134,3 @@ def test_the_call_that_ends_the_process_is_used_nowhere() -> None:
 
 def test_the_provider_info_loads_no_airflow() -> None:
     assert loaded_by(["airflow_ckpt.get_provider_info"], ("airflow",)) == set()
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import airflow",
-        "import airflow.models as m",
-        "from airflow.sdk import DAG",
-        "def later():\n    from airflow.sdk import DAG",
-        "if TYPE_CHECKING:\n    import airflow",
-        "import importlib\nimportlib.import_module('airflow.sdk')",
-    ],
-)
-def test_the_checker_catches_a_forbidden_import(tmp_path: Path, statement: str) -> None:
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "module.py").write_text(statement)
-
-    assert len(forbidden_imports(tmp_path, ("airflow",))) == 1
-
-
-@pytest.mark.parametrize(
-    "statement", ["import airflow_ckpt", "from . import airflow", "from .airflow import x", "airflow = 1"]
-)
-def test_the_checker_lets_a_lookalike_pass(tmp_path: Path, statement: str) -> None:
-    (tmp_path / "module.py").write_text(statement)
-
-    assert forbidden_imports(tmp_path, ("airflow",)) == []
-
-
-def test_the_cost_check_catches_a_heavy_import_that_hides_behind_another_module(tmp_path: Path) -> None:
-    package = tmp_path / "heavy_example"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "operator.py").write_text("from heavy_example import helper")
-    (package / "helper.py").write_text("import confluent_kafka")
-
-    assert modules_below(package) == ["heavy_example", "heavy_example.helper", "heavy_example.operator"]
-    assert loaded_by(["heavy_example.operator"], HEAVY, path=tmp_path) == {"confluent_kafka"}
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "from airflow_ckpt.supervision import control",
-        "from airflow_ckpt import supervision",
-        "import airflow_ckpt.supervision.control as c",
-        "def later():\n    from airflow_ckpt.supervision.control import StreamControl",
-        "if TYPE_CHECKING:\n    from airflow_ckpt.supervision import control",
-        "from ..supervision import control",
-        "from .. import supervision",
-        "import importlib\nimportlib.import_module('airflow_ckpt.supervision')",
-        "from importlib import import_module\nimport_module(name='airflow_ckpt.supervision')",
-    ],
-)
-def test_the_checker_catches_an_edge_that_is_not_declared(tmp_path: Path, statement: str) -> None:
-    room = tmp_path / "airflow_ckpt" / "streams"
-    room.mkdir(parents=True)
-    (room / "module.py").write_text(statement)
-
-    assert len(wrong_imports(tmp_path / "airflow_ckpt")) == 1
-
-
-def test_the_checker_knows_the_rooms_inside_the_protocol(tmp_path: Path) -> None:
-    package = tmp_path / "ckpt_stream"
-    for folder in ("protocol/checkpoint", "kafka"):
-        (package / folder).mkdir(parents=True)
-    (package / "protocol" / "checkpoint" / "module.py").write_text("import ckpt_stream.protocol.ledger.decision")
-    (package / "kafka" / "module.py").write_text("import ckpt_stream.protocol.ledger.decision")
-
-    (found,) = wrong_imports(package)
-    assert found == "ckpt_stream.protocol.checkpoint.module:1 imports ckpt_stream.protocol.ledger.decision"
-
-
-def test_a_relative_import_is_resolved(tmp_path: Path) -> None:
-    (tmp_path / "__init__.py").write_text("from . import a\nfrom .b import c\nfrom ..d import e")
-
-    assert [name for _, name in imports(tmp_path / "__init__.py", "package.room")] == [
-        "package.room.a", "package.room.b.c", "package.d.e",
-    ]  # fmt: skip
