@@ -81,7 +81,7 @@ with DAG(
     def check_drill(declared: dict, verdict: dict, records: int, params: dict[str, str]) -> str:
         """Fail if no process was killed: then the drill has proven nothing."""
         from airflow_ckpt.hooks.stream import StreamHook
-        from ckpt_stream.protocol.run_files.restart_entries import read_history
+        from ckpt_stream.protocol.run_files.restart_history import read_history
 
         files = StreamHook(Stream.from_dict(declared)).get_conn().access.files
         deaths = [entry for entry in read_history(files) if entry["kind"] == "restart"]

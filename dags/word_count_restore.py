@@ -71,7 +71,7 @@ with DAG(
         """The counts in the sink, the three restarts and their pauses, and that the fourth failure was final."""
         from airflow_ckpt.examples.topic_values import read_values
         from airflow_ckpt.hooks.stream import StreamHook
-        from ckpt_stream.protocol.run_files.restart_entries import read_history
+        from ckpt_stream.protocol.run_files.restart_history import read_history
 
         control = StreamHook(Stream.from_dict(declared)).get_conn()
         rows = [json.loads(value) for value in read_values(control.access.kafka, control.stream.sink)]

@@ -66,7 +66,7 @@ def _run(files: FsspecFiles, name: str, findings: Findings) -> RunRecord | None:
 
 def _restarts(files: FsspecFiles, findings: Findings) -> list[dict[str, Any]]:
     from ckpt_stream.errors import Damaged, Unreadable
-    from ckpt_stream.protocol.run_files.restart_entries import read_history
+    from ckpt_stream.protocol.run_files.restart_history import read_history
 
     try:
         return read_history(files)

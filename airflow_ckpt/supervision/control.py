@@ -27,7 +27,7 @@ from airflow_ckpt.supervision.stream_access import StreamAccess
 from ckpt_stream.kafka.settings import client_settings
 from ckpt_stream.protocol.data_loss import LostRange
 from ckpt_stream.protocol.run_files import record_files
-from ckpt_stream.protocol.run_files.restart_entries import (
+from ckpt_stream.protocol.run_files.restart_history import (
     RESTART,
     RestartEntry,
     SubmitEntry,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from typing import Any
 
 from airflow_ckpt.exceptions import NO_CURE, GivenUp
+from airflow_ckpt.streams.restart_strategies import Restart
 from airflow_ckpt.streams.status import BROKEN, HEALTHY, NEW, StreamStatus
 from airflow_ckpt.streams.stream import Stream
-from airflow_ckpt.supervision.restart_budget import budget
-from ckpt_stream.protocol.run_files.restart_entries import read_history
+from ckpt_stream.protocol.run_files.restart_history import RESTART, SUBMIT, read_history
 from ckpt_stream.protocol.storage import ReadableFiles
 
 
@@ -60,6 +62,16 @@ def plan_resume(stream: Stream, files: ReadableFiles, status: StreamStatus) -> R
     left = (broken + decision.delay - datetime.now(UTC)).total_seconds()
     action = "wait" if left > 0 else "start"
     return ResumePlan(action, decision.reason, max(0.0, left), restart=decision.number)
+
+
+def budget(history: Sequence[Mapping[str, Any]]) -> list[Restart]:
+    """The restarts that count against a strategy's budget: those since the last submit, by the restart history."""
+    begin = max((i for i, entry in enumerate(history) if entry.get("kind") == SUBMIT), default=-1)
+    return [
+        Restart(datetime.fromisoformat(str(entry["time"])))
+        for entry in history[begin + 1 :]
+        if entry.get("kind", RESTART) == RESTART
+    ]
 
 
 def _how_to_start_again(stream: Stream) -> str:

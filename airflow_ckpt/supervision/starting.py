@@ -19,7 +19,7 @@ from airflow_ckpt.supervision import intent_files
 from airflow_ckpt.supervision.stream_access import StreamAccess
 from ckpt_stream.protocol.deadline import Deadline
 from ckpt_stream.protocol.run_files import record_files
-from ckpt_stream.protocol.run_files.restart_entries import RestartEntry, SubmitEntry, claim, note_attach
+from ckpt_stream.protocol.run_files.restart_history import RestartEntry, SubmitEntry, claim, note_attach
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from airflow_ckpt.supervision.current_driver import current_driver
 from airflow_ckpt.supervision.intent_files import read_intent, read_intents
 from airflow_ckpt.supervision.observing import look
 from airflow_ckpt.supervision.relaunch import last_launch, stream_of
-from airflow_ckpt.supervision.restart_budget import budget
+from airflow_ckpt.supervision.resume_plan import budget
 from airflow_ckpt.supervision.stream_access import StreamAccess
 from airflow_ckpt.verify.checks.replays_check import replays
 from airflow_ckpt.verify.kept_verdicts import VERDICTS
@@ -33,7 +33,7 @@ from ckpt_stream.protocol.run_files import restart_history
 from ckpt_stream.protocol.run_files.adoption import Adoption, read_adoption
 from ckpt_stream.protocol.run_files.record_files import POISON, REPLACED, STOP, list_from_json, replaced
 from ckpt_stream.protocol.run_files.replays import accepted_batch
-from ckpt_stream.protocol.run_files.restart_entries import last_submission, read_history
+from ckpt_stream.protocol.run_files.restart_history import last_submission, read_history
 from ckpt_stream.protocol.run_files.run_record import RunRecord, path_of
 from ckpt_stream.protocol.run_files.stop_requests import asks_to_stop, read_stop
 from ckpt_stream.protocol.settings.config import from_json

@@ -14,7 +14,7 @@ from airflow_ckpt.runners.process import ProcessRunner
 from airflow_ckpt.streams.driver_state import Handle
 from airflow_ckpt.supervision.intent_files import read_intent
 from ckpt_stream.protocol.checkpoint.checkpoint_reader import read_checkpoint
-from ckpt_stream.protocol.run_files.restart_entries import read_history
+from ckpt_stream.protocol.run_files.restart_history import read_history
 from ckpt_stream.protocol.run_files.run_record import RunRecord
 from tests.support.breakable_airflow import BreakableAirflow
 from tests.support.dag_runs import task_log, wait_for_run

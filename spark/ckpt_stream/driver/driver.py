@@ -31,7 +31,7 @@ from ckpt_stream.protocol.ledger.batch_to_write import SinkIdentity
 from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, Resume
 from ckpt_stream.protocol.offsets import Offsets
 from ckpt_stream.protocol.run_files import run_record
-from ckpt_stream.protocol.run_files.restart_entries import note_own_start
+from ckpt_stream.protocol.run_files.restart_history import note_own_start
 from ckpt_stream.protocol.settings.config import StreamConfig
 from ckpt_stream.protocol.settings.input_names import SECRETS_PROPERTY
 from ckpt_stream.protocol.settings.stream_settings import AT_LEAST_ONCE

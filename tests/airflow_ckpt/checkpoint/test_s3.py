@@ -27,7 +27,7 @@ from airflow_ckpt.supervision.observing import look
 from airflow_ckpt.supervision.stream_access import StreamAccess
 from ckpt_stream.protocol.checkpoint.checkpoint_reader import read_checkpoint
 from ckpt_stream.protocol.run_files.record_files import STOP, now
-from ckpt_stream.protocol.run_files.restart_entries import RestartEntry, claim, read_history
+from ckpt_stream.protocol.run_files.restart_history import RestartEntry, claim, read_history
 from ckpt_stream.protocol.run_files.run_record import FINISHED, RUNNING, RunRecord
 from ckpt_stream.protocol.run_files.stop_requests import asks_to_stop, stop_request
 

@@ -19,7 +19,7 @@ from airflow_ckpt.supervision.control import StreamControl
 from airflow_ckpt.supervision.intent_files import read_intent
 from airflow_ckpt.supervision.launch_request import LaunchRequest
 from airflow_ckpt.supervision.stream_access import StreamAccess
-from ckpt_stream.protocol.run_files.restart_entries import read_history
+from ckpt_stream.protocol.run_files.restart_history import read_history
 from ckpt_stream.protocol.run_files.run_record import Failure, RunRecord, run_name
 
 TEN_SECONDS = timedelta(seconds=10)

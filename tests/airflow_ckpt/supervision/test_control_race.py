@@ -20,9 +20,9 @@ from airflow_ckpt.supervision import intent_files, starting
 from airflow_ckpt.supervision.control import StreamControl
 from airflow_ckpt.supervision.launch_request import LaunchRequest
 from airflow_ckpt.supervision.observing import LookBeforeStart
-from airflow_ckpt.supervision.restart_budget import budget
+from airflow_ckpt.supervision.resume_plan import budget
 from airflow_ckpt.supervision.starting import Starter
-from ckpt_stream.protocol.run_files.restart_entries import SubmitEntry, claim, read_history
+from ckpt_stream.protocol.run_files.restart_history import SubmitEntry, claim, read_history
 from tests.airflow_ckpt.supervision.fakes import Deployment, intent_of, kinds, sleep_until, stalled
 from tests.airflow_ckpt.supervision.samples import a_stream
 

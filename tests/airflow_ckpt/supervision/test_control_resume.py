@@ -21,7 +21,7 @@ from airflow_ckpt.supervision import control as control_module
 from airflow_ckpt.supervision.resume_plan import Because
 from airflow_ckpt.supervision.starting import Starter
 from ckpt_stream.protocol.run_files import record_files
-from ckpt_stream.protocol.run_files.restart_entries import read_history
+from ckpt_stream.protocol.run_files.restart_history import read_history
 from tests.airflow_ckpt.supervision.fakes import FAILURE, Deployment, kinds, stalled
 from tests.airflow_ckpt.supervision.samples import a_stream, start_with
 

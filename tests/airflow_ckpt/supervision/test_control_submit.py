@@ -14,7 +14,7 @@ from airflow_ckpt.supervision import control as control_module
 from airflow_ckpt.supervision import source_position
 from airflow_ckpt.supervision.intent_files import read_intent, write_intent
 from ckpt_stream.protocol.data_loss import LostRange
-from ckpt_stream.protocol.run_files.restart_entries import read_history
+from ckpt_stream.protocol.run_files.restart_history import read_history
 from tests.airflow_ckpt.supervision.fakes import Deployment, intent_of, kinds
 from tests.airflow_ckpt.supervision.samples import start_with
 

@@ -9,9 +9,9 @@ import pytest
 
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 from airflow_ckpt.streams.restart_strategies import FixedDelay
-from airflow_ckpt.supervision.restart_budget import budget
+from airflow_ckpt.supervision.resume_plan import budget
 from ckpt_stream.protocol.run_files import restart_history
-from ckpt_stream.protocol.run_files.restart_entries import RESTART, SUBMIT, read_history
+from ckpt_stream.protocol.run_files.restart_history import RESTART, SUBMIT, read_history
 from tests.airflow_ckpt.supervision.samples import at, text
 
 pytestmark = pytest.mark.unit

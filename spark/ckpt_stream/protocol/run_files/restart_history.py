@@ -4,6 +4,9 @@ It is kept in numbered files ``_ckpt/restarts/<n>.json``, each with the whole hi
 to create the file of the next number, which of two writers at the same moment only one can do: no entry is lost, and which
 writer answers a failure is decided once.
 
+A submit begins a new restart budget, a restart uses it up, an attach does neither. Neither clearing a task nor
+restarting Airflow changes the history.
+
 Earlier versions kept the history in one file. It is read while there is no numbered file, and the first of these carries it
 over.
 """
@@ -13,18 +16,23 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ckpt_stream.errors import NotAdded
 from ckpt_stream.protocol.run_files import record_files
 from ckpt_stream.protocol.run_files.damaged_files import naming_file
-from ckpt_stream.protocol.run_files.record_files import FOLDER, INTENTS, RESTARTS
+from ckpt_stream.protocol.run_files.record_files import FOLDER, INTENTS, RESTARTS, now
+from ckpt_stream.protocol.run_files.run_record import FAILED, FINISHED, STOPPED, RunRecord
 from ckpt_stream.protocol.run_files.unfinished_files import read_when_whole
 from ckpt_stream.protocol.storage import ReadableFiles, WritableFiles, delete_old_files, file_numbers, numbered_file
 
 Entry = dict[str, Any]
 
+SUBMIT, RESTART = "submit", "restart"
+#: A submit found the stream running.
+ATTACH = "attach"
 #: Of earlier versions.
 OLD_FILE = f"{FOLDER}/restarts.json"
 #: A reader opens the newest file a moment after it listed the folder: fewer entries than these are added in between.
@@ -37,6 +45,42 @@ LONGEST_REASON = 300
 #: take comes on top, so that a slow storage allows as many of them.
 PATIENCE_SECONDS = 15.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.01, 1.0
+
+
+@dataclass(frozen=True)
+class SubmitEntry:
+    """A user or a task starts the stream with a new restart budget."""
+
+    token: str
+    by: str
+    #: The state that the stream was in.
+    after_state: str
+    #: What the submit is part of: the Airflow run, so that clearing a task of it begins no new budget.
+    submission: str | None = None
+    kind: str = SUBMIT
+
+
+@dataclass(frozen=True)
+class RestartEntry:
+    """A user or a task restarts the stream after a failure."""
+
+    token: str
+    by: str
+    after_state: str
+    after_run: str | None
+    reason: str
+    broken_since: str | None
+    kind: str = RESTART
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Whether a user or a task may start the driver that follows another one."""
+
+    #: The number of the entry in the history; None if another user or task holds the claim.
+    number: int | None
+    #: The token of the driver that the other user or task starts.
+    other: str = ""
 
 
 def read_newest(files: ReadableFiles) -> tuple[int, list[Entry]]:
@@ -88,3 +132,59 @@ def add_entry(
         # Not all at the same moment again.
         time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret depends on it
         paused, pause = paused + pause, min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def read_history(files: ReadableFiles) -> list[Entry]:
+    """The entries, oldest first."""
+    return read_newest(files)[1]
+
+
+def claim(
+    files: WritableFiles, entry: SubmitEntry | RestartEntry, after: str | None, *, instead_of: str | None = None
+) -> Claim:
+    """Note a submit or a restart before its driver is started, so that an attempt that fails at once counts too.
+
+    Only one entry may follow the driver `after`: of two writers at the same moment, one gets the claim. Pass `instead_of`,
+    the token of a claim whose writer started no driver, to replace that claim.
+    """
+    others: list[str] = []
+
+    def is_answered(history: Sequence[Mapping[str, Any]]) -> bool:
+        others[:] = [str(e["token"]) for e in history if "after_token" in e and e["after_token"] == after]
+        return bool(others) and others[-1] != instead_of
+
+    number = add_entry(files, {**asdict(entry), "time": now(), "after_token": after}, unless=is_answered)
+    return Claim(number, "" if number is not None else others[-1])
+
+
+def note_attach(files: WritableFiles, submission: str | None, by: str) -> None:
+    """Note that a submit found the stream running, unless it is noted already or is part of nothing."""
+    if submission is not None and last_submission(read_history(files)) != submission:
+        add_entry(files, {"kind": ATTACH, "time": now(), "token": "", "by": by, "submission": submission})
+
+
+def note_own_start(files: WritableFiles, mine: RunRecord, others: Sequence[RunRecord]) -> None:
+    """Note that the driver of the run `mine` replaces the newest of the other runs, unless that one ended well.
+
+    The user or task that started the driver may have noted the restart already; a start by hand, by the launcher or by YARN
+    is noted by the driver alone.
+    """
+    if not others or others[-1].state in (STOPPED, FINISHED):
+        return
+    before = others[-1]
+    entry = {
+        "kind": RESTART,
+        "time": now(),
+        "token": mine.token,
+        "run": mine.run,
+        "after_run": before.run,
+        "after_state": before.state if before.state == FAILED else "LOST",
+        "reason": f"{before.failure.error}: {before.failure.message}" if before.failure else "the driver vanished",
+    }
+    add_entry(files, entry, unless=lambda known: any(e.get("token") == mine.token for e in known))
+
+
+def last_submission(history: Sequence[Mapping[str, Any]]) -> str | None:
+    """What the last submit was part of."""
+    submits = [entry for entry in history if entry.get("kind") in (SUBMIT, ATTACH)]
+    return str(submits[-1].get("submission") or "") or None if submits else None

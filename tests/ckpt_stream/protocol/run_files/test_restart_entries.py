@@ -7,7 +7,7 @@ import pytest
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 from ckpt_stream.errors import Unreadable
 from ckpt_stream.protocol.run_files import record_files, unfinished_files
-from ckpt_stream.protocol.run_files.restart_entries import (
+from ckpt_stream.protocol.run_files.restart_history import (
     ATTACH,
     RESTART,
     SUBMIT,
