@@ -92,6 +92,7 @@ def _ended(folder: Path, secret_files: list[str], code: int) -> int:
 def _end(child: subprocess.Popen[bytes]) -> None:
     """Ask the driver to end, and kill it if it takes too long."""
     _signal_group(child.pid, signal.SIGTERM)
+    # By hand, although `ckpt_stream` has a `Deadline`: this script imports the standard library only.
     deadline = time.monotonic() + GRACE_SECONDS
     while child.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
