@@ -133,6 +133,15 @@ def test_what_is_declared_is_imported_or_has_a_reason() -> None:
     assert declared("docs") - declared() - set(REASONS) == set()
 
 
+def test_the_documentation_names_what_each_extra_of_a_user_brings() -> None:
+    page = (ROOT / "docs" / "install.md").read_text()
+    rows = re.findall(r"^\| (`airflow-ckpt\[[^|]+) \| ([^|]+) \|", page, re.MULTILINE)
+    brings = {tuple(re.findall(r"\[(\w+)\]", extras)): set(re.findall(r"`([\w-]+)`", names)) for extras, names in rows}
+
+    assert sorted(e for extras in brings for e in extras) == sorted(set(EXTRAS) - set(FOR_CONTRIBUTORS))
+    assert brings == {extras: declared(*extras) - declared() for extras in brings}
+
+
 def test_no_reason_is_given_for_what_is_imported_or_gone() -> None:
     """A reason that is out of date would hide the next mistake."""
     assert set(REASONS) - ALL == set()
