@@ -24,14 +24,31 @@ NOT_DRAWN = (
     "airflow_ckpt.exceptions",
     "airflow_ckpt.get_provider_info",
 )
-WALKS = ("The walk of a batch", "The walk of a failure")
-#: Steps of a walk that no earlier step imports, and how they are reached.
-REACHED_OTHERWISE = {
-    "spark/ckpt_stream/driver/exactly_once.py": "driver/new_sink.py passes it to the sink",
-    "airflow_ckpt/triggers/progress.py": "another process: the triggerer",
-    "airflow_ckpt/operators/supervise.py": "another process: a worker",
-    "airflow_ckpt/hooks/launch.py": "hooks/stream.py passes it to the control",
-    "airflow_ckpt/runners/process.py": "hooks/stream.py passes it to the control",
+#: The most files of each walk.
+WALKS = {"The walk of a batch": 12, "The walk of a failure": 16, "The walk of a start": 10}
+#: Steps that another process takes, which therefore no earlier step imports: how the text of the step names that process.
+ANOTHER_PROCESS = {
+    "airflow_ckpt/triggers/progress.py": "in the triggerer",
+    "airflow_ckpt/operators/supervise.py": "in a worker",
+}
+#: Files that one step of a walk imports and that import a later one, and why they are no steps.
+NO_STEPS = {
+    "The walk of a batch": {
+        "spark/ckpt_stream/driver/lane_replay.py": "a replay that is only compared",
+        "spark/ckpt_stream/driver/start_of_run.py": "the walk of a start",
+        "spark/ckpt_stream/protocol/ledger/reconciliation.py": "the walk of a start",
+    },
+    "The walk of a failure": {
+        "airflow_ckpt/runners/work_folders.py": "deletes old folders, writes a note",
+        "airflow_ckpt/streams/stream.py": "the declaration",
+        "airflow_ckpt/supervision/side_jobs.py": "jobs beside the stream",
+        "airflow_ckpt/supervision/start_conditions.py": "reads what preflight judges",
+        "airflow_ckpt/supervision/stop_or_kill.py": "a stop on request, and the end of a stalled driver",
+    },
+    "The walk of a start": {
+        "spark/ckpt_stream/driver/sink.py": "the walk of a batch",
+        "spark/ckpt_stream/driver/watch.py": "the walk of a batch",
+    },
 }
 
 
@@ -55,7 +72,7 @@ def imported_files(file: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(("title", "most"), [(WALKS[0], 12), (WALKS[1], 16)])
+@pytest.mark.parametrize(("title", "most"), WALKS.items())
 def test_a_walk_names_existing_files_and_not_too_many(title: str, most: int) -> None:
     files = steps(title)
 
@@ -65,22 +82,58 @@ def test_a_walk_names_existing_files_and_not_too_many(title: str, most: int) -> 
     assert [name for name in files if not (ROOT / name).is_file()] == []
 
 
+def test_every_walk_of_the_page_is_checked() -> None:
+    assert re.findall(r"^## (The walk of .*)$", PAGE, re.MULTILINE) == list(WALKS)
+
+
+def not_imported(files: list[str]) -> set[str]:
+    """The steps that no earlier one imports, besides the first."""
+    return {name for at, name in enumerate(files) if at and name not in set().union(*map(imported_files, files[:at]))}
+
+
 @pytest.mark.parametrize("title", WALKS)
-def test_each_step_of_a_walk_is_imported_by_an_earlier_one(title: str) -> None:
+def test_each_step_of_a_walk_is_imported_by_an_earlier_one_or_taken_by_another_process(title: str) -> None:
     files = steps(title)
-    reached = {at: set().union(*map(imported_files, files[:at])) for at in range(len(files))}
 
-    assert [name for at, name in enumerate(files[1:], 1) if name not in reached[at] | REACHED_OTHERWISE.keys()] == []
+    assert not_imported(files) == ANOTHER_PROCESS.keys() & set(files)
 
 
-def test_only_what_no_earlier_step_imports_is_an_exception() -> None:
-    needed = set()
-    for files in map(steps, WALKS):
-        for at, name in enumerate(files):
-            if at and name not in set().union(*map(imported_files, files[:at])):
-                needed.add(name)
+def between(files: list[str]) -> set[str]:
+    """Files that are no steps, but which one step imports and which import a later step."""
+    every = {str(file.relative_to(ROOT)) for package in PACKAGES for file in package.rglob("*.py")} - set(files)
+    first = {name: at for at, step in reversed(list(enumerate(files))) for name in imported_files(step)}
+    return {name for name in every & first.keys() if imported_files(name) & set(files[first[name] + 1 :])}
 
-    assert needed == REACHED_OTHERWISE.keys()
+
+@pytest.mark.parametrize("title", WALKS)
+def test_a_walk_leaves_out_no_file_between_two_steps_without_a_reason(title: str) -> None:
+    assert between(steps(title)) == NO_STEPS[title].keys()
+
+
+@pytest.mark.parametrize(("file", "words"), ANOTHER_PROCESS.items())
+def test_a_step_of_another_process_names_that_process(file: str, words: str) -> None:
+    (step,) = re.findall(rf"^\d+\. `{file}` (.*)$", PAGE, re.MULTILINE)
+
+    assert words in step
+
+
+def test_the_launcher_is_started_by_the_file_before_it() -> None:
+    """It is a program and not a module, so that its file name is all that its caller knows."""
+    files = steps("The walk of a failure")
+    before, launcher = files[-2:]
+
+    assert launcher.endswith("/launcher.py")
+    assert '.with_name("launcher.py")' in (ROOT / before).read_text()
+
+
+def test_a_file_on_the_path_that_a_walk_leaves_out_is_seen() -> None:
+    files, (queries, sink) = (
+        steps("The walk of a batch"),
+        (f"spark/ckpt_stream/driver/{name}.py" for name in ("queries", "sink")),
+    )
+
+    assert queries in between([file for file in files if file != queries])
+    assert not_imported([file for file in files if file != sink]) == {"spark/ckpt_stream/driver/exactly_once.py"}
 
 
 def test_the_table_has_every_room_and_every_edge() -> None:

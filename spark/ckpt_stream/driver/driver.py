@@ -11,12 +11,11 @@ from ckpt_stream.driver import stopping
 from ckpt_stream.driver.failure import describe, is_data_loss
 from ckpt_stream.driver.heartbeat import Heartbeat
 from ckpt_stream.driver.new_record import new_record
-from ckpt_stream.driver.new_sink import driver_pids, new_sink
 from ckpt_stream.driver.offset_mirror import OffsetMirror
 from ckpt_stream.driver.other_runs import OtherRuns
 from ckpt_stream.driver.poison_list import remember_poison
 from ckpt_stream.driver.queries import Queries
-from ckpt_stream.driver.sink import Sink
+from ckpt_stream.driver.sink import Sink, driver_pids, new_sink
 from ckpt_stream.driver.sink_topic import SinkTopic, find_sink_topic
 from ckpt_stream.driver.source_loss import SourceLoss
 from ckpt_stream.driver.start_of_run import Start, reconcile_at_start

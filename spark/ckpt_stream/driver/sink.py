@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ckpt_stream.driver.at_least_once import at_least_once_writer
 from ckpt_stream.driver.batch_progress import BatchProgress, WrittenBatch
+from ckpt_stream.driver.exactly_once import ExactlyOnceWriter
 from ckpt_stream.driver.lane_spec import LaneSettings, LaneSpec
+from ckpt_stream.driver.sink_topic import SinkTopic
+from ckpt_stream.driver.start_of_run import Start
 from ckpt_stream.driver.unfinished_batch import UnfinishedBatch
 from ckpt_stream.errors import StopBeforeBatch, StreamError
+from ckpt_stream.kafka.java_settings import java_settings
+from ckpt_stream.kafka.settings import client_settings
 from ckpt_stream.machine import crashes
 from ckpt_stream.protocol import crash_points
 from ckpt_stream.protocol.checkpoint.batch_offsets import start_offsets
 from ckpt_stream.protocol.checkpoint.checkpoint_log import input_digest, parse_metadata, parse_offsets
-from ckpt_stream.protocol.ledger.batch_to_write import BatchToWrite
+from ckpt_stream.protocol.ledger.batch_to_write import BatchToWrite, SinkIdentity
 from ckpt_stream.protocol.offsets import Offsets
 from ckpt_stream.protocol.run_files.record_files import now
 from ckpt_stream.protocol.run_files.replays import note_replay
+from ckpt_stream.protocol.run_files.run_record import RunRecord
+from ckpt_stream.protocol.settings.config import StreamConfig
+from ckpt_stream.protocol.settings.stream_settings import AT_LEAST_ONCE
 from ckpt_stream.spark.hadoop_files import CheckpointFiles
 
 if TYPE_CHECKING:
@@ -155,3 +164,41 @@ class Sink:
         if self._previous_end is not None and self._previous_end[0] == batch - 1:
             return self._previous_end[1]
         return start_offsets(self._files, batch)
+
+
+def new_sink(
+    files: CheckpointFiles,
+    kafka: Mapping[str, Any],
+    config: StreamConfig,
+    record: RunRecord,
+    identity: SinkIdentity,
+    topic: SinkTopic,
+    start: Start,
+    *,
+    ignore_ledger: bool = False,
+) -> Sink:
+    """The sink of a run that begins like this."""
+    producer_settings = client_settings(kafka)
+    if topic.max_message_bytes:
+        producer_settings.setdefault("message.max.bytes", topic.max_message_bytes)
+    settings = LaneSettings(
+        sink=identity,
+        adopted=start.adopted,
+        kafka=producer_settings,
+        run_id=record.run,
+        application=config.application_version,
+        transaction_timeout_ms=int(config.transaction_timeout * 1000),
+        history=config.ledger_history,
+        dead_letter_topic=config.dead_letter_topic,
+        audit=config.audit == "record",
+        driver_pids=driver_pids(record),
+        ignore_ledger=ignore_ledger,
+    )
+    exactly_once = config.guarantee != AT_LEAST_ONCE
+    write = ExactlyOnceWriter() if exactly_once else at_least_once_writer(java_settings(kafka))
+    return Sink(files, settings, write, config.min_pause, topic.ends, start.unfinished)
+
+
+def driver_pids(record: RunRecord) -> tuple[int, ...]:
+    """The processes of a run's driver: its JVM and its Python process."""
+    return int(record.driver["jvm_pid"]), int(record.driver["pid"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_stream.driver import new_sink
+from ckpt_stream.driver import sink
 from ckpt_stream.driver.lane_spec import LaneSpec
 from ckpt_stream.protocol.checkpoint.checkpoint_log import input_digest
 from ckpt_stream.protocol.ledger.ledger_record import LedgerRecord, ledger_topic
@@ -44,7 +44,7 @@ def written(world: World, monkeypatch: pytest.MonkeyPatch) -> list[LaneSpec]:
         world.driver.sink(rows, batch)
         return FINISHED
 
-    monkeypatch.setattr(new_sink, "ExactlyOnceWriter", lambda: write)
+    monkeypatch.setattr(sink, "ExactlyOnceWriter", lambda: write)
     world.happens = run_a_batch
     return specs
 

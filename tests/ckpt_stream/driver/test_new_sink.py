@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
-from ckpt_stream.driver import new_sink as under_test
+from ckpt_stream.driver import sink as under_test
 from ckpt_stream.driver.lane_spec import LaneSpec
-from ckpt_stream.driver.new_sink import new_sink
-from ckpt_stream.driver.sink import Sink
+from ckpt_stream.driver.sink import Sink, new_sink
 from ckpt_stream.driver.sink_topic import find_sink_topic
 from ckpt_stream.driver.start_of_run import Start
 from ckpt_stream.driver.unfinished_batch import UnfinishedBatch
