@@ -33,12 +33,16 @@ class Deadline:
         return self.left <= 0.0
 
     def wait_for(self, fact: Callable[[], T | None], pause: float = PAUSE_SECONDS) -> T | None:
-        """Ask again until the answer is true; the last answer, whatever it is, when the deadline has passed.
+        """Ask again until the answer is true; the last answer, whatever it is, when the deadline has passed."""
+        return self.look_until(fact, bool, pause)
 
-        The last question is asked after the deadline, so that what came true during the last pause counts.
+    def look_until(self, look: Callable[[], T], enough: Callable[[T], bool], pause: float = PAUSE_SECONDS) -> T:
+        """Look again until it is enough; the last look, whatever it shows, when the deadline has passed.
+
+        The last look is taken after the deadline, so that what came true during the last pause counts.
         """
         while True:
             is_last = self.passed
-            if (answer := fact()) or is_last:
-                return answer
+            if enough(seen := look()) or is_last:
+                return seen
             time.sleep(min(pause, self.left))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ckpt_stream.errors import CannotTell
@@ -20,9 +20,11 @@ from ckpt_stream.protocol.settings.config import StreamConfig
 from ckpt_stream.protocol.settings.stream_settings import AT_LEAST_ONCE
 from ckpt_stream.protocol.storage import ReadableFiles
 from ckpt_stream.protocol.topic_ends import TopicEnds
+from ckpt_stream.protocol.verification.consistent_cut import known_end
 from ckpt_stream.protocol.verification.removed_records import removed_by_compaction, removed_by_retention
 
-#: How long a running stream is watched for a moment in which nothing is in flight.
+#: How long a running stream is watched for a moment in which nothing is in flight. Longer than for a consistent cut: where
+#: the ledger bounds no batch, as in an at-least-once stream, there is no other way to a result.
 WATCH_SECONDS = 5.0
 
 
@@ -33,6 +35,35 @@ class Bounds:
     last: int
     start: Mapping[int, int]
     end: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class SinkRange:
+    """What one look shows of the last batch to compare, and of its end in the sink."""
+
+    last: int
+    ends: TopicEnds
+    #: By batch, where the sink ended when it began, as far as the ledger knows.
+    starts: Mapping[int, Mapping[int, int]]
+    #: The last batch is the newest, and nothing was committed during the look.
+    nothing_in_flight: bool
+
+    @property
+    def end(self) -> Mapping[int, int] | None:
+        """Where the last batch ends; None while that is unknown."""
+        if self.last < 0:
+            return None
+        start = self.starts.get(self.last + 1)
+        # A partition that the next batch does not know was added later: it has no record of the batches before.
+        next_start = None if start is None else {p: start.get(p, 0) for p in self.ends.stable}
+        return known_end(self.ends, next_start, nothing_in_flight=self.nothing_in_flight)
+
+    def without_newest(self) -> SinkRange:
+        """A running stream never stands still. Its newest batch in the ledger may be left out, and no other: a hanging
+        transaction hides what was committed, and what lies before it would look clean."""
+        newest = max(self.starts, default=-1)
+        # A ledger that ends before the checkpoint has lost batches: no reason to compare fewer.
+        return replace(self, last=newest - 1, nothing_in_flight=False) if newest == self.last else self
 
 
 class RangeReader:
@@ -73,21 +104,20 @@ def find_bounds(
     """
     reader = RangeReader(files, config, kafka)
     deadline = Deadline.after(WATCH_SECONDS)
-    bounds = deadline.wait_for(lambda: _bounds(reader, until, without_newest=deadline.passed and until is None))
-    if bounds is None:
+    seen = deadline.look_until(lambda: _look(reader, until), lambda seen: seen.end is not None)
+    if seen.end is None and until is None:
+        seen = seen.without_newest()
+    if seen.end is None:
         raise CannotTell(
             "in_flight",
             f"{config.sink} did not stand still for {WATCH_SECONDS:.0f} s, and readers do not see the end of the last batch.",
             "recompute when the stream is stopped, or an open transaction has ended",
         )
-    return bounds
+    return Bounds(seen.last, _start(reader, seen.starts, seen.ends), seen.end)
 
 
-def _bounds(reader: RangeReader, until: int | None, *, without_newest: bool) -> Bounds | None:
-    """The bounds of all batches up to the last one; None while its end is unknown.
-
-    A running stream never stands still. Its newest batch in the ledger may be left out: where the one before ends is known.
-    """
+def _look(reader: RangeReader, until: int | None) -> SinkRange:
+    """The checkpoint, then the sink's ends and the ledger, then the checkpoint again."""
     checkpoint = reader.checkpoint()
     if checkpoint.committed is None:
         raise CannotTell("no_batches", "The checkpoint has no committed batch yet.", "let the stream run first")
@@ -100,30 +130,10 @@ def _bounds(reader: RangeReader, until: int | None, *, without_newest: bool) -> 
     ends = reader.sink_ends()
     starts, ledger_at_rest = reader.sink_starts(checkpoint.query_id)
     last = checkpoint.committed if until is None else until
-    newest = max(starts, default=-1)
-    # A ledger that ends before the checkpoint has lost batches: no reason to compare fewer.
-    if without_newest and newest >= checkpoint.committed:
-        last = min(last, newest - 1)
-    end = _known_end(starts.get(last + 1), ends) if last >= 0 else None
-    if end is None and last == checkpoint.committed and ledger_at_rest and _at_rest(reader, checkpoint, ends):
-        end = dict(ends.stable)
-    return None if end is None else Bounds(last, _start(reader, starts, ends), end)
-
-
-def _known_end(next_start: Mapping[int, int] | None, ends: TopicEnds) -> dict[int, int] | None:
-    """Where a batch ends, by the start of the next one, if readers see everything before that."""
-    if next_start is None:
-        return None
-    # A partition that the next batch does not know was added later: it has no record of the batches before.
-    end = {p: next_start.get(p, 0) for p in ends.stable}
-    return end if ends.show(end) else None
-
-
-def _at_rest(reader: RangeReader, before: CheckpointEnd, ends: TopicEnds) -> bool:
-    """Nothing was committed since the checkpoint was read, and no transaction is open in the sink."""
-    if reader.config.guarantee == AT_LEAST_ONCE and before.in_doubt is not None:
-        return False
-    return not ends.held_back and reader.checkpoint() == before
+    # What an at-least-once stream writes of its next batch is in the sink at once.
+    writes = reader.config.guarantee == AT_LEAST_ONCE and checkpoint.in_doubt is not None
+    is_newest = last == checkpoint.committed and ledger_at_rest and not writes
+    return SinkRange(last, ends, starts, is_newest and reader.checkpoint() == checkpoint)
 
 
 def _start(reader: RangeReader, starts: Mapping[int, Mapping[int, int]], ends: TopicEnds) -> dict[int, int]:

@@ -46,3 +46,8 @@ def test_what_is_asked_after_the_deadline_is_asked_once(clock: FakeClock) -> Non
     asked: list[float] = []
     Deadline.after(0).wait_for(lambda: asked.append(clock.now))
     assert (len(asked), clock.slept) == (1, [])
+
+
+def test_looking_ends_with_the_first_look_that_is_enough_else_with_the_last(clock: FakeClock) -> None:
+    assert Deadline.after(10).look_until(lambda: clock.now, lambda seen: seen >= 3, pause=1) == 3.0
+    assert Deadline.after(1.5).look_until(lambda: clock.now, lambda seen: False, pause=1) == 4.5

@@ -138,6 +138,10 @@ def test_a_batch_can_be_named(world: Callable[..., None]) -> None:
     assert bounds(until=0) == Bounds(0, {0: 10}, {0: 40})
     assert bounds(until=2).end == {0: 100}
     assert refusal(until=3) == "not_there_yet"
+    world(committed=2, high=120, starts={0: 10, 1: 40, 2: 70})
+    assert refusal(until=2) == "in_flight", "what is asked for is not replaced by a shorter range"
+    world(committed=2)
+    assert refusal(until=1) == "in_flight", "a sink at rest ends where batch 2 does"
 
 
 def test_sparks_own_sink_has_no_bound_while_a_batch_is_in_flight(world: Callable[..., None]) -> None:
@@ -153,6 +157,23 @@ def test_sparks_own_sink_has_no_bound_while_a_batch_is_in_flight(world: Callable
     assert refusal(config=config) == "in_flight"
     world(committed=2)
     assert bounds(config=config) == Bounds(2, {0: 0}, {0: 100})
+
+
+def test_an_open_transaction_of_the_ledger_may_be_about_to_write(
+    world: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world(committed=2)
+    monkeypatch.setattr(RangeReader, "sink_starts", lambda *_: ({}, False))
+    assert refusal() == "in_flight"
+
+
+def test_a_commit_during_the_look_makes_it_no_moment_of_rest(
+    world: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world(committed=3)
+    looks = [CheckpointEnd("q", n, n, {}) for n in (3, 3, 2)]
+    monkeypatch.setattr(RangeReader, "checkpoint", lambda _: looks.pop() if len(looks) > 1 else looks[0])
+    assert bounds() == Bounds(3, {0: 0}, {0: 100}), "not batch 2: what the sink holds of batch 3 is not of it"
 
 
 def test_what_is_gone_is_unknown(world: Callable[..., None]) -> None:

@@ -2,11 +2,11 @@
 
 Each ledger record says where the sink ended when its batch began, so the start of batch N+1 bounds batch N exactly. Only
 the newest batch has no such bound: it is taken if the sink stands still around it, and otherwise left to the next time.
+A verification takes its batches from the ledger, a recomputation from the checkpoint: `known_end` is the rule of both.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,6 @@ from ckpt_stream.protocol.verification.scan_result import Boundaries
 
 #: The markers of a committed transaction reach all its partitions within milliseconds; a running stream never stands still.
 STAND_STILL_SECONDS = 3.0
-PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -58,11 +57,13 @@ class Snapshot:
     at_rest: bool
     wanted: BatchRange = ALL_BATCHES
 
-    @property
-    def stands_still(self) -> bool:
-        """The sink's ends are those of the newest batch."""
+    def whole_cut(self, topic: str) -> ConsistentCut | None:
+        """The cut with all batches of the range; None while the end of the last one is unknown."""
+        cut = _cut(self.batches, self.ends.stable, topic, *self.wanted.slice_of(self.batches))
         newest_is_whole = not self.batches or not self.batches[-1].missing
-        return self.at_rest and newest_is_whole and not self.ends.held_back
+        next_start = cut.end if cut.next_batch is not None else None
+        known = known_end(self.ends, next_start, nothing_in_flight=self.at_rest and newest_is_whole)
+        return None if known is None else cut
 
 
 @dataclass(frozen=True)
@@ -88,25 +89,26 @@ class ConsistentCut:
         return replace(self, batches=self.batches[first:], start=start, boundaries=rest)
 
 
+def known_end(
+    ends: TopicEnds, next_start: Mapping[int, int] | None, *, nothing_in_flight: bool
+) -> Mapping[int, int] | None:
+    """Where a batch ends in the sink; None while that is unknown.
+
+    It ends where the next one begins, once readers see everything before that; and where the sink does, if nothing was
+    committed since and no transaction is open.
+    """
+    if next_start is not None and ends.show(next_start):
+        return next_start
+    return ends.stable if nothing_in_flight and not ends.held_back else None
+
+
 def take_consistent_cut(
-    look: Callable[[], Snapshot],
-    topic: str,
-    *,
-    settle_seconds: float = STAND_STILL_SECONDS,
-    sleep: Callable[[float], None] = time.sleep,
+    look: Callable[[], Snapshot], topic: str, *, settle_seconds: float = STAND_STILL_SECONDS
 ) -> tuple[ConsistentCut, Snapshot]:
     """The cut, and the snapshot from which it was made."""
     deadline = Deadline.after(settle_seconds)
-    while True:
-        is_last = deadline.passed
-        snapshot = look()
-        first, last = snapshot.wanted.slice_of(snapshot.batches)
-        cut = _cut(snapshot.batches, snapshot.ends.stable, topic, first, last)
-        if snapshot.stands_still or (cut.next_batch is not None and snapshot.ends.show(cut.end)):
-            return cut, snapshot
-        if is_last:
-            return _without_newest(snapshot, topic), snapshot
-        sleep(PAUSE_SECONDS)
+    snapshot = deadline.look_until(look, lambda seen: seen.whole_cut(topic) is not None)
+    return snapshot.whole_cut(topic) or _without_newest(snapshot, topic), snapshot
 
 
 def _cut(batches: Sequence[Batch], end: Mapping[int, int], topic: str, first: int, last: int) -> ConsistentCut:

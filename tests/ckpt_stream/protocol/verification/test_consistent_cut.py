@@ -13,6 +13,7 @@ from ckpt_stream.protocol.verification.consistent_cut import (
     BatchRange,
     ConsistentCut,
     Snapshot,
+    known_end,
     take_consistent_cut,
 )
 from tests.ckpt_stream.protocol.ledger.test_ledger_batches import lane, names
@@ -69,20 +70,43 @@ def test_a_sink_that_stands_still_is_cut_at_its_end() -> None:
     assert (len(cut.batches), cut.end, cut.next_batch, cut.left_out) == (2, {0: 25}, None, None)
 
 
-def test_a_range_that_ends_before_the_newest_batch_needs_no_standstill() -> None:
+def test_a_newest_batch_that_lacks_a_lane_is_left_out_of_a_sink_at_rest() -> None:
+    """Its other lane may be committed at any moment."""
+    lanes = [[held(n, lane, 2, sink_start={"sink": {"0": n * 10}}) for n in range(3 - lane)] for lane in (0, 1)]
+    cut = cut_of(batches_of(lanes), TopicEnds({0: 0}, {0: 25}, {0: 25}), "sink")
+    assert (len(cut.batches), cut.end, cut.left_out) == (2, {0: 20}, 2)
+
+
+def test_a_range_that_ends_before_the_newest_batch_needs_no_standstill(slept: list[float]) -> None:
     """It is bounded by the batch behind it, whatever is in flight."""
     snapshot = Snapshot(written(3), TopicEnds({0: 0}, {0: 25}, {0: 31}), at_rest=False, wanted=BatchRange(until=0))
-
-    def never(seconds: float) -> None:
-        pytest.fail("waited")
-
-    cut, _ = take_consistent_cut(lambda: snapshot, "sink", sleep=never)
+    cut, _ = take_consistent_cut(lambda: snapshot, "sink")
+    assert slept == []
     assert (len(cut.batches), cut.end) == (1, {0: 10})
     assert cut.next_batch is snapshot.batches[1]
 
 
-def test_a_stream_that_stands_still_within_the_time_is_not_cut_short() -> None:
+def test_a_stream_that_stands_still_within_the_time_is_not_cut_short(slept: list[float]) -> None:
     still = TopicEnds({0: 0}, {0: 25}, {0: 25})
     looks: Iterator[Snapshot] = iter([Snapshot(written(2), still, at_rest=rest) for rest in (False, False, True)])
-    cut, found = take_consistent_cut(lambda: next(looks), "sink", sleep=lambda _: None)
-    assert (len(cut.batches), found.at_rest) == (2, True)
+    cut, found = take_consistent_cut(lambda: next(looks), "sink")
+    assert (len(cut.batches), found.at_rest, len(slept)) == (2, True, 2)
+
+
+@pytest.mark.parametrize(
+    ("stable", "high", "next_start", "rest", "end"),
+    [
+        (90, 120, {0: 90}, False, {0: 90}),
+        (89, 120, {0: 90}, False, None),
+        (89, 120, {0: 90}, True, None),
+        (100, 100, None, True, {0: 100}),
+        (100, 100, None, False, None),
+        (100, 120, None, True, None),
+        (100, 100, {0: 90}, True, {0: 90}),
+    ],
+)
+def test_a_batch_ends_where_the_next_one_begins_else_where_a_sink_at_rest_does(
+    stable: int, high: int, next_start: dict[int, int] | None, rest: bool, end: dict[int, int] | None
+) -> None:
+    ends = TopicEnds({0: 0}, {0: stable}, {0: high})
+    assert known_end(ends, next_start, nothing_in_flight=rest) == end
