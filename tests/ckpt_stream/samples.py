@@ -46,4 +46,4 @@ def about_to_write(batch: int, lanes: int = 1, *, sink: SinkIdentity | None = No
 
 def checkpoint_at(newest: int | None, committed: int | None, query: str | None = QUERY) -> CheckpointEnd:
     known = [n for n in {newest, committed} if n is not None]
-    return CheckpointEnd(query, newest, committed, {n: f"input-{n}" for n in known})
+    return CheckpointEnd(newest, committed, query, {n: f"input-{n}" for n in known})

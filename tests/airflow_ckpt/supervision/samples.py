@@ -64,9 +64,7 @@ def an_intent(token: str = TOKEN, when: float = 0, **values: Any) -> SubmitInten
 
 
 def a_checkpoint(committed: int | None = 4, in_doubt: int | None = None, **values: Any) -> Checkpoint:
-    return Checkpoint(
-        newest=in_doubt if in_doubt is not None else committed, committed=committed, in_doubt=in_doubt, **values
-    )
+    return Checkpoint(newest=in_doubt if in_doubt is not None else committed, committed=committed, **values)
 
 
 def a_lag(*records: int | None, seconds: float | None = None) -> tuple[PartitionLag, ...]:

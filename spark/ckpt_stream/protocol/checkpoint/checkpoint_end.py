@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ckpt_stream.errors import CheckpointLogError
 from ckpt_stream.protocol.checkpoint.checkpoint_log import FOREIGN, RESTORE, input_digest, parse_metadata
-from ckpt_stream.protocol.checkpoint.log_ends import MISSING, newest_entries
+from ckpt_stream.protocol.checkpoint.log_ends import MISSING, NewestBatches, newest_entries
 from ckpt_stream.protocol.storage import NOT_A_TEXT, ReadableFiles, TolerantFiles
 
 
 @dataclass(frozen=True)
-class CheckpointEnd:
-    """Where a checkpoint stands: its newest batch, the newest committed one, and what identifies them."""
+class CheckpointEnd(NewestBatches):
+    """Where a checkpoint stands: its newest batches, and what identifies them."""
 
-    query_id: str | None
-    newest: int | None
-    committed: int | None
+    query_id: str | None = None
     #: Of the input of these two batches.
-    digests: Mapping[int, str]
-
-    @property
-    def in_doubt(self) -> int | None:
-        return self.newest if self.newest is not None and self.newest != self.committed else None
+    digests: Mapping[int, str] = field(default_factory=dict)
 
 
 def checkpoint_end(files: ReadableFiles) -> CheckpointEnd:
@@ -41,4 +35,4 @@ def checkpoint_end(files: ReadableFiles) -> CheckpointEnd:
         digests[int(name.removeprefix("offsets/"))] = input_digest(text)
     metadata = files.read("metadata")
     query_id = parse_metadata(metadata) if metadata else None
-    return CheckpointEnd(query_id, entries.ends.newest, entries.ends.committed, digests)
+    return CheckpointEnd(entries.ends.newest, entries.ends.committed, query_id, digests)

@@ -16,7 +16,7 @@ from ckpt_stream.protocol.checkpoint.checkpoint_log import (
     parse_metadata,
     parse_offsets,
 )
-from ckpt_stream.protocol.checkpoint.log_ends import MISSING, NewestEntries, newest_entries
+from ckpt_stream.protocol.checkpoint.log_ends import MISSING, NewestBatches, NewestEntries, newest_entries
 from ckpt_stream.protocol.offsets import Offsets
 from ckpt_stream.protocol.storage import NOT_A_TEXT, ReadableFiles, TolerantFiles
 
@@ -40,15 +40,10 @@ class CheckpointFinding:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(NewestBatches):
     """Where a checkpoint stands. What is not there, or cannot be read, is None or empty; `findings` says why."""
 
     query_id: str | None = None
-    #: The newest batch that was begun (``offsets/N``) and the newest one that is done (``commits/N``).
-    newest: int | None = None
-    committed: int | None = None
-    #: The batch that was begun and is not done; a restart repeats it.
-    in_doubt: int | None = None
     #: Offsets where the newest batch begins. Known if it is in doubt; otherwise only if it was asked for.
     start: Offsets = field(default_factory=dict)
     #: Offsets where the newest batch ends.
@@ -74,7 +69,7 @@ class Checkpoint:
         return self.start if self.committed is None else self.committed_offsets
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "in_doubt": self.in_doubt}
 
 
 def read_checkpoint(files: ReadableFiles, *, with_metadata: bool = True, with_start: bool = False) -> Checkpoint:
@@ -113,7 +108,6 @@ class _Reading:
             query_id=self._query_id() if with_metadata else None,
             newest=newest,
             committed=committed,
-            in_doubt=in_doubt,
             start=start,
             end=log.kafka if log else {},
             committed_offsets=committed_log.kafka if committed_log else {},

@@ -29,19 +29,25 @@ class Damage:
 
 
 @dataclass(frozen=True)
-class LogEnds:
-    """Both logs at one and the same moment."""
+class NewestBatches:
+    """How far both logs go."""
 
-    #: Batches that the offset log still holds; Spark throws old ones away.
-    kept: frozenset[int]
     #: The newest batch that was begun (``offsets/N``) and the newest one that is done (``commits/N``).
-    newest: int | None
-    committed: int | None
+    newest: int | None = None
+    committed: int | None = None
 
     @property
     def in_doubt(self) -> int | None:
         """The batch that was begun and is not done; a restart repeats it."""
         return self.newest if self.newest is not None and self.newest > _number(self.committed) else None
+
+
+@dataclass(frozen=True)
+class LogEnds(NewestBatches):
+    """Both logs at one and the same moment."""
+
+    #: Batches that the offset log still holds; Spark throws old ones away.
+    kept: frozenset[int] = frozenset()
 
     @property
     def commit_without_offsets(self) -> Damage | None:
@@ -124,7 +130,7 @@ def newest_entries(files: ReadableFiles, *, with_commit: bool = False, with_star
 
 
 def _ends(offsets: set[int], commits: set[int]) -> LogEnds:
-    return LogEnds(frozenset(offsets), max(offsets, default=None), max(commits, default=None))
+    return LogEnds(max(offsets, default=None), max(commits, default=None), frozenset(offsets))
 
 
 def _number(committed: int | None) -> int:

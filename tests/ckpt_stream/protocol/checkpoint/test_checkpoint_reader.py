@@ -76,7 +76,6 @@ def test_a_checkpoint_between_two_batches_is_read() -> None:
         query_id=QUERY,
         newest=7,
         committed=7,
-        in_doubt=None,
         start={},
         end=ends(80),
         committed_offsets=ends(80),
@@ -94,6 +93,7 @@ def test_a_checkpoint_between_two_batches_is_read() -> None:
 def test_a_batch_that_was_begun_and_not_done_is_in_doubt_and_what_is_committed_ends_before_it() -> None:
     found = read_checkpoint(checkpoint(8, 7))
     assert (found.newest, found.committed, found.in_doubt) == (7, 6, 7)
+    assert found.as_dict()["in_doubt"] == 7
     assert (found.start, found.end, found.committed_offsets) == (ends(70), ends(80), ends(70))
     assert found.findings == ()
 

@@ -41,7 +41,7 @@ class Checkpoint:
         return f"{self.query}:{batch}:{self.ranges[batch]}"
 
     def end(self) -> CheckpointEnd:
-        return CheckpointEnd(self.query, self.newest, self.committed, {n: self.digest(n) for n in self.ranges})
+        return CheckpointEnd(self.newest, self.committed, self.query, {n: self.digest(n) for n in self.ranges})
 
 
 class AnchorFenced(Exception):

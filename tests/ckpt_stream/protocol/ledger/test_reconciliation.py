@@ -200,7 +200,8 @@ def test_the_log_and_the_run_record_have_one_line(goes_on: Reconciliation, line:
 
 
 @pytest.mark.parametrize(
-    ("newest", "committed", "in_doubt"), [(None, None, None), (0, None, 0), (0, 0, None), (5, 4, 5), (5, 5, None)]
+    ("newest", "committed", "in_doubt"),
+    [(None, None, None), (0, None, 0), (0, 0, None), (5, 4, 5), (5, 5, None), (5, 6, None), (None, 6, None)],
 )
 def test_a_batch_is_in_doubt_if_it_is_planned_and_not_committed(
     newest: int | None, committed: int | None, in_doubt: int | None
