@@ -13,7 +13,7 @@ from airflow_ckpt.exceptions import StackError
 from airflow_ckpt.local.airflow.rest_api import FINAL_STATES, AirflowApi
 from ckpt_stream.errors import KafkaUnreachable
 from ckpt_stream.kafka.ask_topic_ends import topic_ends
-from ckpt_stream.protocol.checkpoint.checkpoint_reader import Checkpoint, read_checkpoint
+from ckpt_stream.protocol.checkpoint.checkpoint_reader import CheckpointReport, read_checkpoint
 from ckpt_stream.protocol.crash_points import AFTER_LAST_LANE, COMMIT_SENT, MID_PRODUCE
 from ckpt_stream.protocol.run_files import record_files, stop_requests
 
@@ -83,11 +83,11 @@ class DemoStream:
             lines.append(f"{self.title}: driver killed with SIGKILL at {hit['point']} of batch {hit['batch']}")
         return lines
 
-    def committed(self) -> Checkpoint:
+    def committed(self) -> CheckpointReport:
         """Its checkpoint."""
         return read_checkpoint(self.files, with_metadata=False)
 
-    def lag(self, admin: Any, seen: Checkpoint) -> int:
+    def lag(self, admin: Any, seen: CheckpointReport) -> int:
         """Records of the log that the stream has not read."""
         ends, offsets = topic_ends(admin, self.source), seen.committed_offsets.get(self.source, {})
         if ends is None:

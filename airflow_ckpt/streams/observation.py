@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_ckpt.streams.driver_state import DriverState
 from airflow_ckpt.streams.submit_intent import SubmitIntent
-from ckpt_stream.protocol.checkpoint.checkpoint_reader import Checkpoint
+from ckpt_stream.protocol.checkpoint.checkpoint_reader import CheckpointReport
 from ckpt_stream.protocol.run_files.run_record import RunRecord
 from ckpt_stream.protocol.topic_ends import TopicEnds
 
@@ -31,7 +31,7 @@ class PartitionLag:
 class SourcePosition:
     """How far a stream has read its source: its checkpoint, and where the source's topics begin and end."""
 
-    checkpoint: Checkpoint | None = None
+    checkpoint: CheckpointReport | None = None
     #: Why the checkpoint could not be read for a start.
     checkpoint_error: OSError | None = None
     #: The topics that there are, and those that are declared and missing (None). None: Kafka was not asked, or gave no answer.

@@ -25,7 +25,7 @@ from airflow_ckpt.streams.status import (
 )
 from airflow_ckpt.streams.stream import Stream
 from airflow_ckpt.streams.submit_intent import LONGEST_SUBMIT_SECONDS, SubmitIntent
-from ckpt_stream.protocol.checkpoint.checkpoint_reader import Checkpoint
+from ckpt_stream.protocol.checkpoint.checkpoint_reader import CheckpointReport
 from ckpt_stream.protocol.run_files import run_record, stop_requests
 from ckpt_stream.protocol.run_files.run_record import MISSED_HEARTBEATS, RunRecord
 
@@ -225,7 +225,7 @@ def _last_move(run: RunRecord) -> datetime:
     return max((datetime.fromisoformat(t) for t in times), default=datetime.fromtimestamp(0, UTC))
 
 
-def _last_commit(run: RunRecord | None, checkpoint: Checkpoint | None) -> datetime | None:
+def _last_commit(run: RunRecord | None, checkpoint: CheckpointReport | None) -> datetime | None:
     if run is not None and run.batches and run.batches[-1].get("ended"):
         return datetime.fromisoformat(str(run.batches[-1]["ended"]))
     if checkpoint is not None and checkpoint.committed is not None and checkpoint.batch_timestamp_ms:

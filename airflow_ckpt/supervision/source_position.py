@@ -15,7 +15,7 @@ from airflow_ckpt.streams.observation import PartitionLag, SourcePosition
 from airflow_ckpt.supervision.stream_access import StreamAccess
 from ckpt_stream.errors import KafkaUnreachable
 from ckpt_stream.kafka.settings import Kafka
-from ckpt_stream.protocol.checkpoint.checkpoint_reader import Checkpoint, read_checkpoint
+from ckpt_stream.protocol.checkpoint.checkpoint_reader import CheckpointReport, read_checkpoint
 from ckpt_stream.protocol.offsets import Offsets
 from ckpt_stream.protocol.topic_ends import TopicEnds
 
@@ -37,7 +37,7 @@ def with_source_ends(access: StreamAccess, position: SourcePosition, now: dateti
     """The position with the source's ends, and with the age of what waits if that is wanted; asks Kafka, if it may."""
     if access.kafka is None:
         return position
-    config, checkpoint = access.stream.config, position.checkpoint or Checkpoint()
+    config, checkpoint = access.stream.config, position.checkpoint or CheckpointReport()
     try:
         topics = source_ends(shared_admin(access.kafka), config.source, config.source_pattern)
         since = _unread_since(access.kafka, checkpoint, topics) if ages else None
@@ -51,12 +51,12 @@ def with_ages(kafka: Kafka, position: SourcePosition) -> SourcePosition:
     """The same position with the age of what waits. Raises KafkaUnreachable."""
     if position.unread_since is not None or position.topics is None:
         return position
-    since = _unread_since(kafka, position.checkpoint or Checkpoint(), position.topics)
+    since = _unread_since(kafka, position.checkpoint or CheckpointReport(), position.topics)
     return replace(position, unread_since=since)
 
 
 def _unread_since(
-    kafka: Kafka, checkpoint: Checkpoint, topics: Mapping[str, TopicEnds | None]
+    kafka: Kafka, checkpoint: CheckpointReport, topics: Mapping[str, TopicEnds | None]
 ) -> Mapping[tuple[str, int], float]:
     return waiting_since(kafka, first_unread(checkpoint.position, topics))
 

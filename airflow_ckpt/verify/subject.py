@@ -12,7 +12,7 @@ from ckpt_stream.kafka.ledger_lanes import LedgerLanes
 from ckpt_stream.kafka.settings import Kafka
 from ckpt_stream.kafka.topic_settings import cleanup_policy, topic_settings
 from ckpt_stream.kafka.topics import Topics
-from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd, checkpoint_end
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import IntactCheckpoint, read_intact_checkpoint
 from ckpt_stream.protocol.ledger.ledger_batches import Batch, batches_of
 from ckpt_stream.protocol.ledger.ledger_record import LedgerRecord, ledger_topic
 from ckpt_stream.protocol.offsets import Offsets
@@ -45,11 +45,11 @@ class SubjectReader:
         self._all_lanes = LedgerLanes(subject.kafka, self.ledger)
         self._adoptions: dict[str, Adoption] = {}
 
-    def read_checkpoint(self) -> CheckpointEnd | None:
+    def read_checkpoint(self) -> IntactCheckpoint | None:
         """Where the checkpoint stands; and what its query took over, if it did."""
         if self.subject.files is None:
             return None
-        found = checkpoint_end(self.subject.files)
+        found = read_intact_checkpoint(self.subject.files)
         if found.query_id is not None and (adopted := read_adoption(self.subject.files)) is not None:
             self._adoptions[found.query_id] = adopted
         return found
@@ -93,7 +93,7 @@ class SubjectReader:
         finally:
             self.lanes = lanes
 
-    def adoption_of(self, checkpoint: CheckpointEnd) -> Adoption | None:
+    def adoption_of(self, checkpoint: IntactCheckpoint) -> Adoption | None:
         return self._adoptions.get(checkpoint.query_id or "")
 
     def read_sink_ends(self) -> TopicEnds:

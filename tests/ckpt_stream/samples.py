@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import IntactCheckpoint
 from ckpt_stream.protocol.ledger.batch_to_write import BatchToWrite, SinkIdentity
 from ckpt_stream.protocol.ledger.ledger_record import LedgerRecord
 
@@ -44,6 +44,6 @@ def about_to_write(batch: int, lanes: int = 1, *, sink: SinkIdentity | None = No
     return BatchToWrite(sink or sink_of(lanes), **{**values, **changes})
 
 
-def checkpoint_at(newest: int | None, committed: int | None, query: str | None = QUERY) -> CheckpointEnd:
+def checkpoint_at(newest: int | None, committed: int | None, query: str | None = QUERY) -> IntactCheckpoint:
     known = [n for n in {newest, committed} if n is not None]
-    return CheckpointEnd(newest, committed, query, {n: f"input-{n}" for n in known})
+    return IntactCheckpoint(newest, committed, query, {n: f"input-{n}" for n in known})

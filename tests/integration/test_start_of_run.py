@@ -18,8 +18,8 @@ from ckpt_stream.kafka.ledger_comparison import compare_ledger
 from ckpt_stream.kafka.ledger_creation import ensure_ledger
 from ckpt_stream.kafka.ledger_reader import open_reader, read_last
 from ckpt_stream.kafka.topics import Topics
-from ckpt_stream.protocol.checkpoint.checkpoint_end import checkpoint_end
 from ckpt_stream.protocol.checkpoint.checkpoint_log import input_digest
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import read_intact_checkpoint
 from ckpt_stream.protocol.ledger.batch_to_write import SinkIdentity
 from ckpt_stream.protocol.ledger.ledger_record import ANCHOR, LedgerRecord, ledger_topic, transactional_id
 from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, Resume
@@ -221,7 +221,7 @@ def test_a_lane_that_was_written_before_its_anchor_ends_the_start_and_the_next_o
     start = under_test.begin(files, lanes=3)
     assert start.reconciliation.to_finish == (0, 2)
     assert [(r.batch, r.lanes) for r in under_test.lasts() if r] == [(2, 3), (3, 3), (2, 3)]
-    assert checkpoint_end(files).in_doubt == 3
+    assert read_intact_checkpoint(files).in_doubt == 3
 
 
 def test_an_open_transaction_is_what_keeps_the_ledger_from_being_settled(world: Callable[..., World]) -> None:

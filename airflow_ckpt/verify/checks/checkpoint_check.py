@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from airflow_ckpt.verify.verdict import Finding
-from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import IntactCheckpoint
 from ckpt_stream.protocol.ledger.ledger_batches import Batch
 from ckpt_stream.protocol.run_files.adoption import Adoption
 
 
 def check_checkpoint(
-    batches: Sequence[Batch], before: CheckpointEnd, after: CheckpointEnd, adopted: Adoption | None
+    batches: Sequence[Batch], before: IntactCheckpoint, after: IntactCheckpoint, adopted: Adoption | None
 ) -> Iterator[Finding]:
     """The ledger against the checkpoint, which was read before and after it: what a running stream adds is no violation."""
     if after.query_id is None or not batches:

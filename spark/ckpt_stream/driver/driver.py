@@ -25,7 +25,7 @@ from ckpt_stream.kafka.topics import Topics
 from ckpt_stream.machine import crashes
 from ckpt_stream.machine.application_input import with_secrets
 from ckpt_stream.protocol import crash_points
-from ckpt_stream.protocol.checkpoint.checkpoint_end import checkpoint_end
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import read_intact_checkpoint
 from ckpt_stream.protocol.ledger.batch_to_write import SinkIdentity
 from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, Resume
 from ckpt_stream.protocol.offsets import Offsets
@@ -138,7 +138,7 @@ class Driver:
     def _begin(self, topics: Topics, topic: SinkTopic) -> Start:
         config = self.config
         if config.guarantee == AT_LEAST_ONCE:
-            return Start(Reconciliation(Resume.UNCHECKED), checkpoint_end(self.files), {})
+            return Start(Reconciliation(Resume.UNCHECKED), read_intact_checkpoint(self.files), {})
         return reconcile_at_start(
             self.files,
             topics,

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from ckpt_stream.errors import DataLost, StreamError
 from ckpt_stream.kafka.topics import Topics
 from ckpt_stream.protocol.checkpoint.batch_offsets import start_offsets
-from ckpt_stream.protocol.checkpoint.checkpoint_end import checkpoint_end
 from ckpt_stream.protocol.checkpoint.checkpoint_log import (
     initial_offsets,
     input_digest,
@@ -22,6 +21,7 @@ from ckpt_stream.protocol.checkpoint.checkpoint_log import (
     parse_offsets,
     with_offsets,
 )
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import read_intact_checkpoint
 from ckpt_stream.protocol.data_loss import LostRange, after_loss, beyond_accepted, find_lost, name_ranges
 from ckpt_stream.protocol.offsets import Offsets
 from ckpt_stream.protocol.run_files.record_files import replaced
@@ -55,7 +55,9 @@ class SourceLoss:
 
     def _position(self, batch: int | None) -> Offsets:
         # Before the first batch it is the position that Spark has written down for the source. Before that there is none.
-        return start_offsets(self._files, _next(checkpoint_end(self._files).committed) if batch is None else batch)
+        return start_offsets(
+            self._files, _next(read_intact_checkpoint(self._files).committed) if batch is None else batch
+        )
 
     def refuse_unless_accepted(self, batch: int | None = None) -> tuple[LostRange, ...]:
         """Return what is lost; raises DataLost if that is more than was accepted."""
@@ -83,10 +85,10 @@ class SourceLoss:
         was planned; otherwise it is planned again.
         """
         lost = self.refuse_unless_accepted()
-        if lost and checkpoint_end(self._files).newest is None:
+        if lost and read_intact_checkpoint(self._files).newest is None:
             self._begin_after(lost)
             return
-        in_doubt = checkpoint_end(self._files).in_doubt
+        in_doubt = read_intact_checkpoint(self._files).in_doubt
         if lost and in_doubt is not None and partly_in_sink:
             yield LossBatch(in_doubt, as_planned=True)
             self._must_be_committed(in_doubt)
@@ -97,7 +99,7 @@ class SourceLoss:
             self._must_be_committed(batch)
 
     def _must_be_committed(self, batch: int) -> None:
-        if checkpoint_end(self._files).committed != batch:
+        if read_intact_checkpoint(self._files).committed != batch:
             raise StreamError(f"Batch {batch}, which passes over an accepted loss, has ended without being committed.")
 
     def _begin_after(self, lost: tuple[LostRange, ...]) -> None:
@@ -107,7 +109,7 @@ class SourceLoss:
 
     def _plan(self, lost: tuple[LostRange, ...]) -> int:
         """Write the offset log's entry of a batch that holds the lost offsets and nothing else; returns its number."""
-        batch = _next(checkpoint_end(self._files).committed)
+        batch = _next(read_intact_checkpoint(self._files).committed)
         last = max(0, batch - 1)
         text = self._files.read(f"offsets/{last}")
         if text is None:

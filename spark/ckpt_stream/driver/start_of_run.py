@@ -15,7 +15,7 @@ from ckpt_stream.kafka.ledger_creation import ensure_ledger
 from ckpt_stream.kafka.ledger_reader import ledger_undecided
 from ckpt_stream.kafka.topics import Topics
 from ckpt_stream.protocol.checkpoint.batch_offsets import end_offsets, start_offsets
-from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import IntactCheckpoint
 from ckpt_stream.protocol.ledger.batch_to_write import FIRST_BATCH, BatchToWrite, SinkIdentity
 from ckpt_stream.protocol.ledger.reconciliation import Reconciliation
 from ckpt_stream.protocol.offsets import Offsets
@@ -29,7 +29,7 @@ class Start:
     """What a run finds at its start."""
 
     reconciliation: Reconciliation
-    checkpoint: CheckpointEnd
+    checkpoint: IntactCheckpoint
     #: The end offsets of the newest committed batch; those of the adopted ledger if the checkpoint is new.
     end: Offsets
     adopted: Adoption | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import IntactCheckpoint
 from ckpt_stream.protocol.ledger.ledger_record import BATCH, FORMAT, LedgerRecord
 
 
@@ -36,7 +36,7 @@ class UnfinishedBatch:
 
 
 def find_unfinished_batch(
-    checkpoint: CheckpointEnd, ledger: Sequence[LedgerRecord | None], accepted: tuple[str, int] | None
+    checkpoint: IntactCheckpoint, ledger: Sequence[LedgerRecord | None], accepted: tuple[str, int] | None
 ) -> UnfinishedBatch | None:
     """The batch that a checkpoint has begun and not committed, from the last record of each lane of the ledger.
 

@@ -11,8 +11,8 @@ from ckpt_stream.errors import LedgerLost, LedgerUndecided
 from ckpt_stream.kafka.lane_control import read_ledger_ends
 from ckpt_stream.kafka.ledger_safety import Durability, refuse_unsafe_ledger
 from ckpt_stream.kafka.topics import Topic, Topics
-from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd, checkpoint_end
-from ckpt_stream.protocol.checkpoint.log_ends import MAX_LOOKS
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import IntactCheckpoint, read_intact_checkpoint
+from ckpt_stream.protocol.checkpoint.newest_batches import MAX_LOOKS
 from ckpt_stream.protocol.ledger.batch_to_write import SinkIdentity
 from ckpt_stream.protocol.ledger.ledger_record import LedgerRecord, ledger_topic
 from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, reconcile
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 class LedgerAndCheckpoint:
     """What was read of a ledger and of the checkpoint that it is compared with."""
 
-    checkpoint: CheckpointEnd
+    checkpoint: IntactCheckpoint
     sink: Topic
     #: The ledger topic, which has no partitions yet before a first start.
     topic: str
@@ -53,7 +53,7 @@ def read_ledger_and_checkpoint(
     wait_until_readable: bool = False,
 ) -> LedgerAndCheckpoint:
     """The checkpoint first, then the ledger: a batch that the checkpoint has as committed is in the ledger then."""
-    checkpoint = checkpoint_end(files)
+    checkpoint = read_intact_checkpoint(files)
     name = ledger_topic(identity.sink_id)
     found = topics.find(name)
     if checkpoint.newest is not None and found is None:
@@ -86,7 +86,7 @@ def read_again(
     for _ in range(MAX_LOOKS):
         conclusive = topics.wait_until_readable(seen.topic) if wait_until_readable and seen.partitions else True
         ledger = read_ledger_ends(kafka, seen.topic, seen.partitions)
-        before, checkpoint = checkpoint, checkpoint_end(files)
+        before, checkpoint = checkpoint, read_intact_checkpoint(files)
         if checkpoint == before:
             break
     else:

@@ -16,7 +16,7 @@ from ckpt_stream.kafka.ledger_reader import ledger_undecided
 from ckpt_stream.kafka.topics import Topics
 from ckpt_stream.machine.lease import refuse_if_alive
 from ckpt_stream.protocol.checkpoint.batch_offsets import end_offsets
-from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd, checkpoint_end
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import IntactCheckpoint, read_intact_checkpoint
 from ckpt_stream.protocol.ledger.batch_to_write import BatchToWrite, SinkIdentity
 from ckpt_stream.protocol.ledger.ledger_record import ANCHOR, LedgerRecord, ledger_topic
 from ckpt_stream.protocol.run_files.record_files import RUNS
@@ -54,7 +54,7 @@ def rebuild(
     """Anchor the ledger at the checkpoint's newest committed batch (or, with ``done``, at the batch in doubt)."""
     _refuse_if_running(files)
     topics = Topics(kafka)
-    checkpoint = checkpoint_end(files)
+    checkpoint = read_intact_checkpoint(files)
     newest, at = _batch_to_anchor(checkpoint, sink_id, sink, in_doubt)
     topic = topics.get(sink, "sink")
     identity = SinkIdentity(sink_id, lanes, sink, topic.id)
@@ -91,7 +91,7 @@ def rebuild(
 
 
 def _batch_to_anchor(
-    checkpoint: CheckpointEnd, sink_id: str, sink: str, in_doubt: str | None
+    checkpoint: IntactCheckpoint, sink_id: str, sink: str, in_doubt: str | None
 ) -> tuple[int, int | None]:
     """The checkpoint's newest batch, and the batch to anchor the ledger at; None if batch 0 is to be written again."""
     if checkpoint.newest is None:
@@ -123,7 +123,7 @@ def _refuse_if_running(files: ReadableFiles) -> None:
     refuse_if_alive(RunRecord(run="~", stream=""), runs)
 
 
-def _refuse_if_in_sink(known: list[LedgerRecord], checkpoint: CheckpointEnd, topic_id: str) -> None:
+def _refuse_if_in_sink(known: list[LedgerRecord], checkpoint: IntactCheckpoint, topic_id: str) -> None:
     for record in known:
         # An interrupted rebuild leaves an anchor at this batch: it repeats what a user said and proves nothing of the sink.
         if record.kind == ANCHOR:
@@ -149,7 +149,7 @@ def _refuse_if_ahead(known: list[LedgerRecord], newest: int, query_id: str | Non
 def accept_differing_replay(files: WritableFiles, kafka: Mapping[str, Any], sink_id: str, *, by: str) -> AcceptedReplay:
     """Let the stream finish the batch in doubt although its replay differs from the lanes that are in the sink."""
     _refuse_if_running(files)
-    checkpoint = checkpoint_end(files)
+    checkpoint = read_intact_checkpoint(files)
     batch = checkpoint.in_doubt
     name = ledger_topic(sink_id)
     found = Topics(kafka).get(name, "ledger")

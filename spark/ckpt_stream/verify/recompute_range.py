@@ -12,7 +12,7 @@ from ckpt_stream.kafka.ask_topic_ends import topic_ends
 from ckpt_stream.kafka.ledger_lanes import LedgerLanes
 from ckpt_stream.kafka.topic_settings import cleanup_policy, topic_settings
 from ckpt_stream.protocol.checkpoint.batch_offsets import end_offsets, first_offsets
-from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd, checkpoint_end
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import IntactCheckpoint, read_intact_checkpoint
 from ckpt_stream.protocol.deadline import Deadline
 from ckpt_stream.protocol.ledger.ledger_record import ledger_topic, sink_starts
 from ckpt_stream.protocol.run_files.record_files import ADOPTION
@@ -74,8 +74,8 @@ class RangeReader:
         self.admin = admin_client(kafka)
         self._lanes = LedgerLanes(kafka, ledger_topic(config.sink_id))
 
-    def checkpoint(self) -> CheckpointEnd:
-        return checkpoint_end(self.files)
+    def checkpoint(self) -> IntactCheckpoint:
+        return read_intact_checkpoint(self.files)
 
     def sink_ends(self) -> TopicEnds:
         ends = topic_ends(self.admin, self.config.sink)

@@ -19,7 +19,7 @@ from airflow_ckpt.streams.preflight import (
     refuse_unsafe_start,
 )
 from ckpt_stream.errors import LedgerLost, LedgerUndecided, SinkError
-from ckpt_stream.protocol.checkpoint.checkpoint_reader import Checkpoint, CheckpointFinding
+from ckpt_stream.protocol.checkpoint.checkpoint_reader import CheckpointFinding, CheckpointReport
 from ckpt_stream.protocol.data_loss import LostRange
 from ckpt_stream.protocol.topic_ends import TopicEnds
 from tests.airflow_ckpt.supervision.samples import a_checkpoint, a_status, a_stream
@@ -37,7 +37,7 @@ def ends(*partitions: tuple[int, int]) -> TopicEnds:
     return TopicEnds(earliest, stable, stable)
 
 
-def at_offsets(*offsets: int) -> Checkpoint:
+def at_offsets(*offsets: int) -> CheckpointReport:
     return a_checkpoint(committed_offsets={"orders_in": {str(p): o for p, o in enumerate(offsets)}})
 
 
@@ -70,7 +70,7 @@ def test_nothing_prevents_a_start_when_everything_is_well() -> None:
 
 
 def test_nothing_prevents_the_first_start_of_a_stream() -> None:
-    nothing = Checkpoint(findings=(CheckpointFinding("no_checkpoint", "There is no checkpoint."),))
+    nothing = CheckpointReport(findings=(CheckpointFinding("no_checkpoint", "There is no checkpoint."),))
     assert found(status=a_status("NEW"), checkpoint=nothing) == []
 
 

@@ -14,7 +14,7 @@ from airflow_ckpt.streams.stream import Stream
 from airflow_ckpt.streams.submit_intent import SubmitIntent
 from airflow_ckpt.supervision.observing import LookBeforeStart
 from airflow_ckpt.supervision.stream_access import StreamAccess
-from ckpt_stream.protocol.checkpoint.checkpoint_reader import Checkpoint
+from ckpt_stream.protocol.checkpoint.checkpoint_reader import CheckpointReport
 from ckpt_stream.protocol.run_files.run_record import Failure, RunRecord
 
 TOKEN = "t1"
@@ -63,8 +63,8 @@ def an_intent(token: str = TOKEN, when: float = 0, **values: Any) -> SubmitInten
     return SubmitIntent(token, text(when), "dag.submit run", "process", **values)
 
 
-def a_checkpoint(committed: int | None = 4, in_doubt: int | None = None, **values: Any) -> Checkpoint:
-    return Checkpoint(newest=in_doubt if in_doubt is not None else committed, committed=committed, **values)
+def a_checkpoint(committed: int | None = 4, in_doubt: int | None = None, **values: Any) -> CheckpointReport:
+    return CheckpointReport(newest=in_doubt if in_doubt is not None else committed, committed=committed, **values)
 
 
 def a_lag(*records: int | None, seconds: float | None = None) -> tuple[PartitionLag, ...]:

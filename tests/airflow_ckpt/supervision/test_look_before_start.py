@@ -11,7 +11,7 @@ from airflow_ckpt.exceptions import PreflightRefused
 from airflow_ckpt.streams.restart_strategies import FixedDelay
 from airflow_ckpt.supervision import source_position, start_conditions
 from airflow_ckpt.supervision.control import StreamControl
-from ckpt_stream.protocol.checkpoint.checkpoint_reader import Checkpoint
+from ckpt_stream.protocol.checkpoint.checkpoint_reader import CheckpointReport
 from ckpt_stream.protocol.topic_ends import TopicEnds
 from tests.airflow_ckpt.supervision.fakes import TEN_SECONDS, Deployment, sleep_until
 from tests.airflow_ckpt.supervision.samples import a_stream
@@ -29,9 +29,9 @@ class Source:
     earliest: int = 0
     read: dict[str, int] = field(default_factory=lambda: {"checkpoint": 0, "ends": 0, "ages": 0})
 
-    def checkpoint(self, *_: object, **wanted: object) -> Checkpoint:
+    def checkpoint(self, *_: object, **wanted: object) -> CheckpointReport:
         self.read["checkpoint"] += 1
-        return Checkpoint(newest=0, committed=0, committed_offsets={"orders_in": {"0": self.offset}})
+        return CheckpointReport(newest=0, committed=0, committed_offsets={"orders_in": {"0": self.offset}})
 
     def ends(self, *_: object) -> dict[str, TopicEnds | None]:
         self.read["ends"] += 1

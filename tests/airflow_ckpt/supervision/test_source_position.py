@@ -16,7 +16,7 @@ from airflow_ckpt.supervision.source_position import with_source_ends
 from airflow_ckpt.supervision.start_conditions import read_start_conditions
 from airflow_ckpt.supervision.stream_access import StreamAccess
 from ckpt_stream.errors import KafkaUnreachable
-from ckpt_stream.protocol.checkpoint.checkpoint_reader import Checkpoint
+from ckpt_stream.protocol.checkpoint.checkpoint_reader import CheckpointReport
 from ckpt_stream.protocol.topic_ends import TopicEnds
 from tests.airflow_ckpt.supervision.samples import T0, a_checkpoint, a_stream, at
 
@@ -34,7 +34,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> dict[str, TopicEnds | None]:
     return known
 
 
-def read_lag(checkpoint: Checkpoint, *, ages: bool = False) -> tuple[PartitionLag, ...]:
+def read_lag(checkpoint: CheckpointReport, *, ages: bool = False) -> tuple[PartitionLag, ...]:
     access = StreamAccess(a_stream(), None, KAFKA, None)  # type: ignore[arg-type]
     return with_source_ends(access, SourcePosition(checkpoint), T0, ages=ages).lag or ()
 

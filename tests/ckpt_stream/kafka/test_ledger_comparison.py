@@ -10,7 +10,7 @@ from ckpt_stream.errors import LedgerAhead, LedgerLost, LedgerUndecided, SinkRej
 from ckpt_stream.kafka.ledger_comparison import compare_ledger, read_again, read_ledger_and_checkpoint
 from ckpt_stream.kafka.topics import Topics
 from ckpt_stream.protocol.checkpoint.checkpoint_log import input_digest
-from ckpt_stream.protocol.checkpoint.log_ends import MAX_LOOKS
+from ckpt_stream.protocol.checkpoint.newest_batches import MAX_LOOKS
 from ckpt_stream.protocol.ledger.ledger_record import LedgerRecord
 from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, Resume
 from tests.ckpt_stream.moving import QUERY, MovingCheckpoint, offsets

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ckpt_stream.errors import CannotTell
-from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import IntactCheckpoint
 from ckpt_stream.protocol.ledger.ledger_record import sink_starts
 from ckpt_stream.protocol.settings.config import StreamConfig
 from ckpt_stream.protocol.topic_ends import TopicEnds
@@ -53,7 +53,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         ends = TopicEnds({0: earliest}, {0: stable}, {0: stable if high is None else high})
         lanes = [(n, lane, at) for n, at in (starts or {}).items() for lane in (0, 1) if (n, lane) != (torn, 0)]
         records = [held(n, lane, 2, query_id="q", sink_start={"out": {"0": at}}) for n, lane, at in lanes]
-        checkpoint = CheckpointEnd(committed if newest is None else newest, committed, "q")
+        checkpoint = IntactCheckpoint(committed if newest is None else newest, committed, "q")
         monkeypatch.setattr(recompute_range, "WATCH_SECONDS", 0.1)
         monkeypatch.setattr(recompute_range, "admin_client", lambda kafka: None)
         monkeypatch.setattr(RangeReader, "sink_ends", lambda reader: ends)
@@ -171,7 +171,7 @@ def test_a_commit_during_the_look_makes_it_no_moment_of_rest(
     world: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world(committed=3)
-    looks = [CheckpointEnd(n, n, "q") for n in (3, 3, 2)]
+    looks = [IntactCheckpoint(n, n, "q") for n in (3, 3, 2)]
     monkeypatch.setattr(RangeReader, "checkpoint", lambda _: looks.pop() if len(looks) > 1 else looks[0])
     assert bounds() == Bounds(3, {0: 0}, {0: 100}), "not batch 2: what the sink holds of batch 3 is not of it"
 

@@ -1,4 +1,4 @@
-"""Where a checkpoint stands, as a look at it shows: what is damaged is a finding beside what could be read."""
+"""A checkpoint as a look at it shows: what is damaged is a finding beside what could be read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ckpt_stream.protocol.checkpoint.checkpoint_log import (
     parse_metadata,
     parse_offsets,
 )
-from ckpt_stream.protocol.checkpoint.log_ends import MISSING, NewestBatches, NewestEntries, newest_entries
+from ckpt_stream.protocol.checkpoint.newest_batches import MISSING, NewestBatches, NewestEntries, newest_entries
 from ckpt_stream.protocol.offsets import Offsets
 from ckpt_stream.protocol.storage import NOT_A_TEXT, ReadableFiles, TolerantFiles
 
@@ -40,7 +40,7 @@ class CheckpointFinding:
 
 
 @dataclass(frozen=True)
-class Checkpoint(NewestBatches):
+class CheckpointReport(NewestBatches):
     """Where a checkpoint stands. What is not there, or cannot be read, is None or empty; `findings` says why."""
 
     query_id: str | None = None
@@ -72,7 +72,7 @@ class Checkpoint(NewestBatches):
         return {**asdict(self), "in_doubt": self.in_doubt}
 
 
-def read_checkpoint(files: ReadableFiles, *, with_metadata: bool = True, with_start: bool = False) -> Checkpoint:
+def read_checkpoint(files: ReadableFiles, *, with_metadata: bool = True, with_start: bool = False) -> CheckpointReport:
     """Read where the checkpoint stands. Damage is reported as findings; only the storage's own errors are raised.
 
     Costs two listings and two small reads; one more for a batch in doubt, one for the query's id (``with_metadata``) and
@@ -87,14 +87,14 @@ class _Reading:
     """One look at a checkpoint, with the findings so far."""
 
     def __init__(self, files: TolerantFiles, entries: NewestEntries) -> None:
-        self.files, self.ends, self.texts = files, entries.ends, entries.texts
+        self.files, self.logs, self.texts = files, entries.logs, entries.texts
         self.findings: list[CheckpointFinding] = []
 
-    def checkpoint(self, with_metadata: bool, with_start: bool) -> Checkpoint:
-        newest, committed, in_doubt = self.ends.newest, self.ends.committed, self.ends.in_doubt
+    def checkpoint(self, with_metadata: bool, with_start: bool) -> CheckpointReport:
+        newest, committed, in_doubt = self.logs.newest, self.logs.committed, self.logs.in_doubt
         if newest is None and committed is None:
             return self._without_batches()
-        for damage in self.ends.damage:
+        for damage in self.logs.damage:
             self._find(damage.kind, damage.found, RESTORE, damage.file)
         log = self._offset_log(newest)
         commit = self._parsed(f"commits/{committed}", parse_commit) if committed is not None else None
@@ -104,7 +104,7 @@ class _Reading:
             start = committed_log.kafka if committed_log else {}
         elif with_start and newest is not None and log is not None:
             start = start_of(newest, lambda: self._pinned(log), self._end_of)
-        return Checkpoint(
+        return CheckpointReport(
             query_id=self._query_id() if with_metadata else None,
             newest=newest,
             committed=committed,
@@ -118,11 +118,11 @@ class _Reading:
             commit_log_version=commit.version if commit else None,
             conf=log.conf if log else {},
             batches=0 if committed is None else committed + 1,
-            kept=len(self.ends.kept),
+            kept=len(self.logs.kept),
             findings=tuple(self.findings),
         )
 
-    def _without_batches(self) -> Checkpoint:
+    def _without_batches(self) -> CheckpointReport:
         text = self.files.read("metadata")
         if text is None:
             self._find(
@@ -131,10 +131,10 @@ class _Reading:
                 "check the path; if it is right, no stream ran there, and a start begins where its `start` setting says",
             )
         query_id = self._tolerated("metadata", text, parse_metadata) if text is not None else None
-        return Checkpoint(query_id=query_id, findings=tuple(self.findings))
+        return CheckpointReport(query_id=query_id, findings=tuple(self.findings))
 
     def _offset_log(self, batch: int | None) -> OffsetLog | None:
-        return self._parsed(f"offsets/{batch}", parse_offsets) if batch in self.ends.kept else None
+        return self._parsed(f"offsets/{batch}", parse_offsets) if batch in self.logs.kept else None
 
     def _end_of(self, batch: int) -> Offsets | None:
         log = self._offset_log(batch)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from ckpt_stream.errors import LanesChanged, LedgerAhead, LedgerLost
-from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import IntactCheckpoint
 from ckpt_stream.protocol.ledger.batch_to_write import FIRST_BATCH, BatchToWrite, SinkIdentity
 from ckpt_stream.protocol.ledger.decision import Action, decide
 from ckpt_stream.protocol.ledger.ledger_record import ANCHOR, LedgerRecord, ledger_topic
@@ -89,7 +89,7 @@ class Reconciliation:
 
 
 def reconcile(
-    checkpoint: CheckpointEnd,
+    checkpoint: IntactCheckpoint,
     ledger: Sequence[LedgerRecord | None],
     sink: SinkIdentity,
     adopted: Adoption | None = None,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
-from ckpt_stream.protocol.checkpoint.checkpoint_reader import Checkpoint, CheckpointFinding, read_checkpoint
+from ckpt_stream.protocol.checkpoint.checkpoint_reader import CheckpointFinding, CheckpointReport, read_checkpoint
 
 pytestmark = pytest.mark.unit
 
@@ -60,11 +60,11 @@ def ends(end: int) -> dict[str, dict[str, int]]:
     return {"orders": {"0": end, "1": end + 1}}
 
 
-def kinds(found: Checkpoint) -> list[str]:
+def kinds(found: CheckpointReport) -> list[str]:
     return [finding.kind for finding in found.findings]
 
 
-def only(found: Checkpoint) -> CheckpointFinding:
+def only(found: CheckpointReport) -> CheckpointFinding:
     (finding,) = found.findings
     assert finding.helps
     assert not finding.helps.endswith(".")
@@ -72,7 +72,7 @@ def only(found: Checkpoint) -> CheckpointFinding:
 
 
 def test_a_checkpoint_between_two_batches_is_read() -> None:
-    assert read_checkpoint(checkpoint(8, 8)) == Checkpoint(
+    assert read_checkpoint(checkpoint(8, 8)) == CheckpointReport(
         query_id=QUERY,
         newest=7,
         committed=7,
@@ -170,13 +170,13 @@ def test_names_that_are_no_batches_are_passed_over() -> None:
 def test_no_checkpoint_at_all_has_a_name_and_nothing_else() -> None:
     found = read_checkpoint(Folder())
     assert only(found).kind == "no_checkpoint"
-    assert replace(found, findings=()) == Checkpoint()
+    assert replace(found, findings=()) == CheckpointReport()
 
 
 @pytest.mark.parametrize("with_metadata", [True, False])
 def test_a_stream_that_has_not_begun_a_batch_yet_is_no_missing_checkpoint(with_metadata: bool) -> None:
     found = read_checkpoint(checkpoint(0, 0), with_metadata=with_metadata)
-    assert found == Checkpoint(query_id=QUERY)
+    assert found == CheckpointReport(query_id=QUERY)
 
 
 META = '{"batchTimestampMs":1}'

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ckpt_stream.errors import Refused
-from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import IntactCheckpoint
 from ckpt_stream.protocol.ledger.ledger_record import LedgerRecord
 from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, reconcile
 from ckpt_stream.protocol.run_files.adoption import Adoption
@@ -18,7 +18,7 @@ ADOPTED = Adoption("query-0", 7)
 
 
 def start(
-    checkpoint: CheckpointEnd,
+    checkpoint: IntactCheckpoint,
     *ledger: LedgerRecord | None,
     adopted: Adoption | None = None,
     adopt: bool = False,

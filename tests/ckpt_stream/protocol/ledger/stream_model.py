@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ckpt_stream.errors import Refused
-from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import IntactCheckpoint
 from ckpt_stream.protocol.ledger.batch_to_write import FIRST_BATCH, BatchToWrite, SinkIdentity
 from ckpt_stream.protocol.ledger.decision import Action, decide
 from ckpt_stream.protocol.ledger.ledger_record import ANCHOR, BATCH, LedgerRecord
@@ -40,8 +40,8 @@ class Checkpoint:
     def digest(self, batch: int) -> str:
         return f"{self.query}:{batch}:{self.ranges[batch]}"
 
-    def end(self) -> CheckpointEnd:
-        return CheckpointEnd(self.newest, self.committed, self.query, {n: self.digest(n) for n in self.ranges})
+    def end(self) -> IntactCheckpoint:
+        return IntactCheckpoint(self.newest, self.committed, self.query, {n: self.digest(n) for n in self.ranges})
 
 
 class AnchorFenced(Exception):

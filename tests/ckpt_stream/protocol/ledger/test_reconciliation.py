@@ -16,7 +16,7 @@ from ckpt_stream.errors import (
     Refused,
     SinkRecreated,
 )
-from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import IntactCheckpoint
 from ckpt_stream.protocol.ledger.ledger_record import ANCHOR, LedgerRecord
 from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, Resume
 from ckpt_stream.protocol.run_files.adoption import Adoption
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.unit
 class Case:
     """What a run finds at its start."""
 
-    checkpoint: CheckpointEnd
+    checkpoint: IntactCheckpoint
     #: The last record of each lane.
     ledger: Sequence[LedgerRecord | None]
     lanes: int = 1

@@ -1,4 +1,4 @@
-"""Where a checkpoint stands, as a start of the stream must know it: damage is refused by name."""
+"""A checkpoint as a start of the stream must know it: damage is refused by name."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass, field
 
 from ckpt_stream.errors import CheckpointLogError
 from ckpt_stream.protocol.checkpoint.checkpoint_log import FOREIGN, RESTORE, input_digest, parse_metadata
-from ckpt_stream.protocol.checkpoint.log_ends import MISSING, NewestBatches, newest_entries
+from ckpt_stream.protocol.checkpoint.newest_batches import MISSING, NewestBatches, newest_entries
 from ckpt_stream.protocol.storage import NOT_A_TEXT, ReadableFiles, TolerantFiles
 
 
 @dataclass(frozen=True)
-class CheckpointEnd(NewestBatches):
-    """Where a checkpoint stands: its newest batches, and what identifies them."""
+class IntactCheckpoint(NewestBatches):
+    """The newest batches of a checkpoint whose logs are whole, and what identifies them."""
 
     query_id: str | None = None
     #: Of the input of these two batches.
     digests: Mapping[int, str] = field(default_factory=dict)
 
 
-def checkpoint_end(files: ReadableFiles) -> CheckpointEnd:
-    """Where the checkpoint stands, from its listings and the newest entries; damage is refused by name."""
+def read_intact_checkpoint(files: ReadableFiles) -> IntactCheckpoint:
+    """The newest batches, from the listings and the newest entries; damage is refused by name."""
     files = TolerantFiles(files)
     entries = newest_entries(files)
-    for damage in entries.ends.damage:
+    for damage in entries.logs.damage:
         raise CheckpointLogError(damage.kind, damage.file, damage.found, RESTORE)
     digests: dict[int, str] = {}
     for name, text in entries.texts.items():
@@ -35,4 +35,4 @@ def checkpoint_end(files: ReadableFiles) -> CheckpointEnd:
         digests[int(name.removeprefix("offsets/"))] = input_digest(text)
     metadata = files.read("metadata")
     query_id = parse_metadata(metadata) if metadata else None
-    return CheckpointEnd(entries.ends.newest, entries.ends.committed, query_id, digests)
+    return IntactCheckpoint(entries.logs.newest, entries.logs.committed, query_id, digests)

@@ -1,4 +1,4 @@
-"""How far Spark's two logs go, and their newest entries, in a checkpoint whose stream may be running meanwhile."""
+"""The newest batches in Spark's two logs, and their entries, in a checkpoint whose stream may be running meanwhile."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NewestBatches:
 
 
 @dataclass(frozen=True)
-class LogEnds(NewestBatches):
+class ListedLogs(NewestBatches):
     """Both logs at one and the same moment."""
 
     #: Batches that the offset log still holds; Spark throws old ones away.
@@ -79,7 +79,7 @@ class LogEnds(NewestBatches):
         return tuple(damage for damage in (self.commit_without_offsets, self.missing_commits) if damage is not None)
 
 
-def log_ends(files: ReadableFiles) -> LogEnds:
+def list_logs(files: ReadableFiles) -> ListedLogs:
     """Two listings; a third one if batches ended between them.
 
     Spark writes ``offsets/N``, then ``commits/N``, then ``offsets/N+1``. So commits are listed first: of a commit that was
@@ -89,22 +89,22 @@ def log_ends(files: ReadableFiles) -> LogEnds:
     commits = _numbers(files, "commits")
     for _ in range(MAX_LOOKS):
         offsets = _numbers(files, "offsets")
-        ends = _ends(offsets, commits)
-        if not ends.damage:
+        logs = _listed(offsets, commits)
+        if not logs.damage:
             break
         later = _numbers(files, "commits")
-        ends = _ends(offsets, commits | {n for n in later if n <= max(offsets, default=-1)})
-        if not ends.damage or max(later, default=-1) <= max(offsets, default=-1):
+        logs = _listed(offsets, commits | {n for n in later if n <= max(offsets, default=-1)})
+        if not logs.damage or max(later, default=-1) <= max(offsets, default=-1):
             break
         commits = later
-    return ends
+    return logs
 
 
 @dataclass(frozen=True)
 class NewestEntries:
     """How far both logs go, and their newest entries of that moment."""
 
-    ends: LogEnds
+    logs: ListedLogs
     #: By file: the text; None for a file that was listed and is not there.
     texts: Mapping[str, str | None]
 
@@ -115,22 +115,22 @@ def newest_entries(files: ReadableFiles, *, with_commit: bool = False, with_star
     With ``with_commit`` also the newest entry of the commit log, with ``with_start`` the offset log's entry before the newest.
     """
     for _ in range(MAX_LOOKS):
-        ends = log_ends(files)
-        batches = [ends.newest, ends.committed]
-        if with_start and ends.newest is not None:
-            batches.append(ends.newest - 1)
-        names = [f"offsets/{batch}" for batch in dict.fromkeys(batches) if batch in ends.kept]
-        if with_commit and ends.committed is not None:
-            names.append(f"commits/{ends.committed}")
+        logs = list_logs(files)
+        batches = [logs.newest, logs.committed]
+        if with_start and logs.newest is not None:
+            batches.append(logs.newest - 1)
+        names = [f"offsets/{batch}" for batch in dict.fromkeys(batches) if batch in logs.kept]
+        if with_commit and logs.committed is not None:
+            names.append(f"commits/{logs.committed}")
         texts = {name: files.read(name) for name in names}
         # What was listed and is gone was lost; or a running stream has gone on since, and has thrown it away.
         if None not in texts.values():
             break
-    return NewestEntries(ends, texts)
+    return NewestEntries(logs, texts)
 
 
-def _ends(offsets: set[int], commits: set[int]) -> LogEnds:
-    return LogEnds(max(offsets, default=None), max(commits, default=None), frozenset(offsets))
+def _listed(offsets: set[int], commits: set[int]) -> ListedLogs:
+    return ListedLogs(max(offsets, default=None), max(commits, default=None), frozenset(offsets))
 
 
 def _number(committed: int | None) -> int:

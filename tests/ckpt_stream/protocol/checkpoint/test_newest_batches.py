@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ckpt_stream.errors import CheckpointLogError
-from ckpt_stream.protocol.checkpoint.checkpoint_end import checkpoint_end
 from ckpt_stream.protocol.checkpoint.checkpoint_log import RESTORE, input_digest
 from ckpt_stream.protocol.checkpoint.checkpoint_reader import read_checkpoint
-from ckpt_stream.protocol.checkpoint.log_ends import log_ends
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import read_intact_checkpoint
+from ckpt_stream.protocol.checkpoint.newest_batches import list_logs
 from tests.ckpt_stream.moving import MovingCheckpoint, offsets
 
 pytestmark = pytest.mark.unit
@@ -28,7 +28,7 @@ def test_a_stream_that_goes_on_between_any_two_calls_is_read_at_a_moment_that_th
     steps: list[int], begun: int
 ) -> None:
     files = MovingCheckpoint(steps, begun=begun)
-    ends = log_ends(files)
+    ends = list_logs(files)
     assert ends.damage == ()
     assert (ends.newest, ends.committed) in files.states
 
@@ -37,7 +37,7 @@ def test_a_stream_that_goes_on_between_any_two_calls_is_read_at_a_moment_that_th
 @given(STEPS, BEGUN)
 def test_the_start_of_a_run_reads_a_running_stream(steps: list[int], begun: int) -> None:
     files = MovingCheckpoint(steps, begun=begun)
-    end = checkpoint_end(files)
+    end = read_intact_checkpoint(files)
     assert (end.newest, end.committed) in files.states
     assert end.digests == {n: input_digest(offsets(n)) for n in (end.newest, end.committed) if n is not None}
 
@@ -52,7 +52,7 @@ def test_airflow_reads_a_running_stream(steps: list[int], begun: int) -> None:
     assert (found.in_doubt is None) == (found.newest == found.committed)
 
 
-@pytest.mark.parametrize("read", [checkpoint_end, read_checkpoint])
+@pytest.mark.parametrize("read", [read_intact_checkpoint, read_checkpoint])
 def test_a_stream_that_throws_batches_away_faster_than_they_are_listed_is_read_once_it_is_slower(read: object) -> None:
     files = MovingCheckpoint([7, 7, 7, 7, 7, 7], begun=50, keep=2)
     assert callable(read)
@@ -79,9 +79,9 @@ def test_what_is_missing_for_good_is_named(removed: list[str], kind: str, missin
     files = MovingCheckpoint([], begun=50)
     for name in removed:
         del files.texts[name]
-    assert log_ends(files).damage[0].file == missing
+    assert list_logs(files).damage[0].file == missing
     with pytest.raises(CheckpointLogError) as refusal:
-        checkpoint_end(files)
+        read_intact_checkpoint(files)
     assert (refusal.value.kind, refusal.value.file) == (kind, missing)
     assert all(name in refusal.value.found for name in names)
     assert refusal.value.helps == RESTORE
@@ -98,7 +98,7 @@ class Binary(MovingCheckpoint):
 
 def test_a_file_that_is_no_text_is_refused_by_name() -> None:
     with pytest.raises(CheckpointLogError) as refusal:
-        checkpoint_end(Binary([], begun=50))
+        read_intact_checkpoint(Binary([], begun=50))
     assert (refusal.value.kind, refusal.value.file) == ("foreign", "offsets/49")
 
 
@@ -107,7 +107,7 @@ def test_missing_commits_are_named_although_a_file_is_no_text() -> None:
     for name in ("commits/49", "commits/48"):
         del files.texts[name]
     with pytest.raises(CheckpointLogError) as refusal:
-        checkpoint_end(files)
+        read_intact_checkpoint(files)
     assert (refusal.value.kind, refusal.value.file) == ("missing_commits", "commits/48")
 
 
@@ -117,5 +117,5 @@ def test_a_batch_that_is_listed_and_cannot_be_read_is_no_batch_with_another_inpu
             return None if name == "offsets/49" else super().read(name)
 
     with pytest.raises(CheckpointLogError) as refusal:
-        checkpoint_end(Vanishing([], begun=50))
+        read_intact_checkpoint(Vanishing([], begun=50))
     assert (refusal.value.kind, refusal.value.file) == ("missing", "offsets/49")
