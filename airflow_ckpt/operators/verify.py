@@ -22,13 +22,7 @@ from airflow_ckpt.streams.goal import REACHED
 from airflow_ckpt.streams.templates import is_template
 from airflow_ckpt.supervision.control import StreamControl
 from airflow_ckpt.supervision.launch_request import LaunchRequest
-from airflow_ckpt.verify.kept_verdicts import (
-    delete_job_documents,
-    keep_plan,
-    keep_verdict,
-    read_plan,
-    result_name,
-)
+from airflow_ckpt.verify.kept_verdicts import delete_job_documents, keep_plan, keep_verdict, read_plan, result_name
 from airflow_ckpt.verify.scan_plan import Plan
 from airflow_ckpt.verify.verdict import CLEAN, DEPTHS, RECOMPUTE, SINK, VIOLATED
 from airflow_ckpt.verify.verified_until import not_yet_verified, record_verdict

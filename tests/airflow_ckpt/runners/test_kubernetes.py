@@ -12,15 +12,7 @@ import pytest
 from airflow_ckpt.exceptions import CkptError, RunnerError, SubmitFailed
 from airflow_ckpt.runners.kubernetes import DRIVER_CONTAINER, KubernetesRunner
 from airflow_ckpt.streams.driver_state import UNKNOWN, Handle
-from tests.airflow_ckpt.runners.fake_kubernetes import (
-    HANDLE,
-    NAME,
-    TOKEN,
-    Cluster,
-    pod,
-    runner,
-    status,
-)
+from tests.airflow_ckpt.runners.fake_kubernetes import HANDLE, NAME, TOKEN, Cluster, pod, runner, status
 from tests.airflow_ckpt.runners.fakes import Answer, Server, submit
 
 pytestmark = pytest.mark.unit

@@ -6,16 +6,7 @@ import pytest
 
 from airflow_ckpt.exceptions import RunnerError
 from airflow_ckpt.streams.driver_state import ENDED, RUNNING, UNKNOWN, VANISHED
-from tests.airflow_ckpt.runners.fake_kubernetes import (
-    HANDLE,
-    NAME,
-    Cluster,
-    container,
-    deleted,
-    over,
-    runner,
-    status,
-)
+from tests.airflow_ckpt.runners.fake_kubernetes import HANDLE, NAME, Cluster, container, deleted, over, runner, status
 from tests.airflow_ckpt.runners.fakes import Answer, Request, Server
 
 pytestmark = pytest.mark.unit

@@ -9,16 +9,10 @@ from typing import Any
 from airflow_ckpt.streams import driver_state
 from airflow_ckpt.streams.driver_state import DriverState
 from airflow_ckpt.streams.observation import Observation, SourcePosition
-from airflow_ckpt.streams.status import (
-    StreamStatus,
-)
+from airflow_ckpt.streams.status import StreamStatus
 from airflow_ckpt.streams.status_rules import derive
 from ckpt_stream.protocol.run_files.run_record import RunRecord
-from tests.airflow_ckpt.supervision.samples import (
-    a_run,
-    a_stream,
-    at,
-)
+from tests.airflow_ckpt.supervision.samples import a_run, a_stream, at
 
 #: Of the stream that every test here looks at.
 WINDOW, START_TIMEOUT = 60, 300

@@ -6,15 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ckpt_stream.errors import (
-    ForeignLedger,
-    LanesChanged,
-    LedgerAhead,
-    LedgerLost,
-    OtherInput,
-    Refused,
-    SinkRecreated,
-)
+from ckpt_stream.errors import ForeignLedger, LanesChanged, LedgerAhead, LedgerLost, OtherInput, Refused, SinkRecreated
 from ckpt_stream.protocol.ledger.batch_to_write import BatchToWrite
 from ckpt_stream.protocol.ledger.decision import Action, LaneDecision, decide
 from ckpt_stream.protocol.ledger.ledger_record import ANCHOR, LedgerRecord

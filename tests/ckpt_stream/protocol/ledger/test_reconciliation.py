@@ -7,15 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from ckpt_stream.errors import (
-    ForeignLedger,
-    LanesChanged,
-    LedgerAhead,
-    LedgerLost,
-    OtherInput,
-    Refused,
-    SinkRecreated,
-)
+from ckpt_stream.errors import ForeignLedger, LanesChanged, LedgerAhead, LedgerLost, OtherInput, Refused, SinkRecreated
 from ckpt_stream.protocol.checkpoint.intact_checkpoint import IntactCheckpoint
 from ckpt_stream.protocol.ledger.ledger_record import ANCHOR, LedgerRecord
 from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, Resume

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ckpt_stream.errors import (
-    LedgerAhead,
-    LedgerLost,
-    OtherInput,
-)
+from ckpt_stream.errors import LedgerAhead, LedgerLost, OtherInput
 from ckpt_stream.protocol.ledger.ledger_record import ANCHOR
 from ckpt_stream.protocol.ledger.reconciliation import AnchorsToWrite, Reconciliation, Resume
 from tests.ckpt_stream.protocol.ledger.reconciling import refusal_of, start

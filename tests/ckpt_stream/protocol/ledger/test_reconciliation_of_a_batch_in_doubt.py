@@ -7,12 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ckpt_stream.errors import (
-    ForeignLedger,
-    LanesChanged,
-    LedgerAhead,
-    LedgerLost,
-)
+from ckpt_stream.errors import ForeignLedger, LanesChanged, LedgerAhead, LedgerLost
 from ckpt_stream.protocol.ledger.decision import Action, decide
 from ckpt_stream.protocol.ledger.ledger_record import ANCHOR, LedgerRecord
 from ckpt_stream.protocol.ledger.reconciliation import AnchorsToWrite, Reconciliation, Resume

@@ -7,12 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ckpt_stream.errors import (
-    ForeignLedger,
-    LanesChanged,
-    LedgerLost,
-    SinkRecreated,
-)
+from ckpt_stream.errors import ForeignLedger, LanesChanged, LedgerLost, SinkRecreated
 from ckpt_stream.protocol.ledger.ledger_record import ANCHOR, LedgerRecord
 from ckpt_stream.protocol.ledger.reconciliation import AnchorsToWrite, Reconciliation, Resume
 from ckpt_stream.protocol.run_files.adoption import Adoption
