@@ -1,11 +1,14 @@
-"""What the tasks of the scan do inside Spark, over whole arrays: sums per batch, aliens, and each lane's places."""
+"""What the tasks of the scan do inside Spark, over whole arrays: sums per batch, aliens, and each lane's places.
+
+Their rows are put together again here as well (`gather_sums`, `gather_lanes`), so that both sides of them are in one file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ckpt_stream.protocol.verification.audit import NO_NAME, NONE, LanePlaces, batches_meant
+from ckpt_stream.protocol.verification.audit import NO_NAME, NONE, LanePlaces, batches_meant, incomplete_lanes
 from ckpt_stream.protocol.verification.scan_result import (
     ALIEN,
     DUPLICATE,
@@ -15,6 +18,8 @@ from ckpt_stream.protocol.verification.scan_result import (
     Boundaries,
     Example,
     ExpectedLanes,
+    Scan,
+    Sums,
 )
 
 SUMS_SCHEMA = (
@@ -163,6 +168,49 @@ def audit_lane(table: Any) -> Any:
             where = {"partition": int(partition[i]), "offset": int(offset[i]), "place": int(place[i])}
             rows.append({"kind": kind, **common, **where})
     return pa.Table.from_pylist(rows, schema=_arrow_schema(LANES_SCHEMA))
+
+
+def gather_sums(rows: Iterable[Any], topic: str, expected: ExpectedLanes | None) -> Scan:
+    """Put together what the tasks found."""
+    scan = Scan(topic=topic, audit=None if expected is None else AuditResult())
+    aliens: list[Example] = []
+    for row in rows:
+        if row["kind"] == "sum":
+            scan.batches.setdefault(row["lies_in"], Sums()).add(row["records"], row["checksum"], row["partition"])
+            scan.records += row["records"]
+        elif row["kind"] == "aliens" and scan.audit is not None:
+            scan.audit.counts[ALIEN] += row["records"]
+        else:
+            name = None if row["batch"] == NONE else (row["batch"], row["lane"], row["place"])
+            means = expected.batch_meant(name, row["lies_in"]) if expected and name else None
+            aliens.append(Example(ALIEN, row["partition"], row["offset"], row["lies_in"], name, means))
+    if scan.audit is not None:
+        scan.audit.examples += _first(aliens)
+    return scan
+
+
+def gather_lanes(rows: Iterable[Any], boundaries: Boundaries, expected: ExpectedLanes, result: AuditResult) -> None:
+    """Add what the lanes of the batches show; a lane of which nothing was seen has no row."""
+    numbers = {lane.index: lane.batch for lane in expected.all}
+    seen: dict[tuple[int, int], tuple[int, Sequence[int]]] = {}
+    examples: dict[str, list[Example]] = {DUPLICATE: [], OUT_OF_ORDER: []}
+    for row in rows:
+        index, lane, kind = row["index"], row["lane"], row["kind"]
+        if kind == "seen":
+            seen[index, lane] = (row["records"], row["missing"])
+        elif row["partition"] is None:
+            result.counts[kind] += row["records"]
+        else:
+            lies_in, _ = boundaries.batch_at(row["partition"], row["offset"])
+            name = (numbers[index], lane, row["place"])
+            examples[kind].append(Example(kind, row["partition"], row["offset"], lies_in, name, index))
+    for found in examples.values():
+        result.examples += _first(found)
+    result.incomplete += incomplete_lanes(expected, seen)
+
+
+def _first(examples: Iterable[Example]) -> list[Example]:
+    return sorted(examples, key=lambda e: (e.partition, e.offset))[:LISTED]
 
 
 def _arrow_schema(text: str) -> Any:

@@ -11,7 +11,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,26 +20,22 @@ from ckpt_stream.machine.application_input import delete_secrets_file, find_docu
 from ckpt_stream.protocol.ledger.checksum import AUDIT_HEADER
 from ckpt_stream.protocol.settings.input_names import SECRETS_PROPERTY
 from ckpt_stream.protocol.settings.secret_names import is_secret
-from ckpt_stream.protocol.verification.audit import NONE, incomplete_lanes
-from ckpt_stream.protocol.verification.scan_result import (
-    ALIEN,
-    DUPLICATE,
-    LISTED,
-    OUT_OF_ORDER,
-    AuditResult,
-    Boundaries,
-    Example,
-    ExpectedLane,
-    ExpectedLanes,
-    Scan,
-    Sums,
-    scans_to_json,
-)
+from ckpt_stream.protocol.verification.audit import NONE
+from ckpt_stream.protocol.verification.scan_result import Boundaries, ExpectedLane, ExpectedLanes, Scan, scans_to_json
 from ckpt_stream.spark.hadoop_files import CheckpointFiles
 from ckpt_stream.spark.kafka_ranges import read_offsets
 from ckpt_stream.spark.record_hash import record_hash_column
 from ckpt_stream.spark.session import redacting_session
-from ckpt_stream.verify.scan_tasks import LANES_SCHEMA, NAME_COLUMNS, SUMS_SCHEMA, Collector, audit_lane, hash_name
+from ckpt_stream.verify.scan_tasks import (
+    LANES_SCHEMA,
+    NAME_COLUMNS,
+    SUMS_SCHEMA,
+    Collector,
+    audit_lane,
+    gather_lanes,
+    gather_sums,
+    hash_name,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -161,7 +157,8 @@ def scan_topic(spark: SparkSession, kafka: Mapping[str, Any], topic_range: Topic
     begun = time.perf_counter()
     boundaries, expected = topic_range.boundaries, topic_range.expected
     rows = _named(read_topic(spark, kafka, topic_range), topic_range)
-    scan = gather_sums(rows.mapInArrow(Collector(boundaries, expected), SUMS_SCHEMA).collect(), topic_range)
+    found = rows.mapInArrow(Collector(boundaries, expected), SUMS_SCHEMA).collect()
+    scan = gather_sums(found, topic_range.topic, expected)
     if expected is not None and scan.audit is not None:
         gather_lanes(_lanes(spark, rows, boundaries, expected), boundaries, expected, scan.audit)
     scan.seconds = time.perf_counter() - begun
@@ -216,50 +213,6 @@ def _query(boundaries: Boundaries, expected: ExpectedLanes) -> Column:
             behind = (F.col("partition") == partition) & (F.col("offset") >= offsets[begin])
             query += behind.cast("long")
     return query
-
-
-def gather_sums(rows: Iterable[Any], topic_range: TopicRange) -> Scan:
-    """Put together what the tasks found."""
-    expected = topic_range.expected
-    scan = Scan(topic=topic_range.topic, audit=None if expected is None else AuditResult())
-    aliens: list[Example] = []
-    for row in rows:
-        if row["kind"] == "sum":
-            scan.batches.setdefault(row["lies_in"], Sums()).add(row["records"], row["checksum"], row["partition"])
-            scan.records += row["records"]
-        elif row["kind"] == "aliens" and scan.audit is not None:
-            scan.audit.counts[ALIEN] += row["records"]
-        else:
-            name = None if row["batch"] == NONE else (row["batch"], row["lane"], row["place"])
-            means = expected.batch_meant(name, row["lies_in"]) if expected and name else None
-            aliens.append(Example(ALIEN, row["partition"], row["offset"], row["lies_in"], name, means))
-    if scan.audit is not None:
-        scan.audit.examples += _first(aliens)
-    return scan
-
-
-def gather_lanes(rows: Iterable[Any], boundaries: Boundaries, expected: ExpectedLanes, result: AuditResult) -> None:
-    """Add what the lanes of the batches show; a lane of which nothing was seen has no row."""
-    numbers = {lane.index: lane.batch for lane in expected.all}
-    seen: dict[tuple[int, int], tuple[int, Sequence[int]]] = {}
-    examples: dict[str, list[Example]] = {DUPLICATE: [], OUT_OF_ORDER: []}
-    for row in rows:
-        index, lane, kind = row["index"], row["lane"], row["kind"]
-        if kind == "seen":
-            seen[index, lane] = (row["records"], row["missing"])
-        elif row["partition"] is None:
-            result.counts[kind] += row["records"]
-        else:
-            lies_in, _ = boundaries.batch_at(row["partition"], row["offset"])
-            name = (numbers[index], lane, row["place"])
-            examples[kind].append(Example(kind, row["partition"], row["offset"], lies_in, name, index))
-    for found in examples.values():
-        result.examples += _first(found)
-    result.incomplete += incomplete_lanes(expected, seen)
-
-
-def _first(examples: Iterable[Example]) -> list[Example]:
-    return sorted(examples, key=lambda e: (e.partition, e.offset))[:LISTED]
 
 
 # An installed wheel has no folder of applications: there, this file itself is submitted.

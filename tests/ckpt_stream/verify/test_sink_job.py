@@ -23,8 +23,8 @@ from ckpt_stream.errors import ConfigError, FactsFormatError
 from ckpt_stream.protocol.ledger.checksum import checksum_of
 from ckpt_stream.protocol.verification.audit import NONE
 from ckpt_stream.protocol.verification.scan_result import Scan, Sums, parse_name, scans_from_json, scans_to_json
-from ckpt_stream.verify.scan_tasks import Collector, audit_lane, hash_name
-from ckpt_stream.verify.sink_job import gather_lanes, gather_sums, job_from_json
+from ckpt_stream.verify.scan_tasks import Collector, audit_lane, gather_lanes, gather_sums, hash_name
+from ckpt_stream.verify.sink_job import job_from_json
 from tests.airflow_ckpt.verify.test_histories import (
     TOPIC,
     Changes,
@@ -60,7 +60,7 @@ def scan_as_job(model: Model, plan: Plan, chunk: int) -> Scan:
         batches = [pa.RecordBatch.from_pylist(task[i : i + chunk]) for i in range(0, len(task), chunk)]
         for out in Collector(topic.boundaries, topic.expected)(batches):
             found += out.to_pylist()
-    scan = gather_sums(found, topic)
+    scan = gather_sums(found, topic.topic, topic.expected)
     if topic.expected is not None and scan.audit is not None:
         groups: dict[tuple[int, int], list[Any]] = defaultdict(list)
         for row in rows:
