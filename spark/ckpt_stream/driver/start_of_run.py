@@ -10,7 +10,7 @@ from typing import Any
 from ckpt_stream.driver.unfinished_batch import UnfinishedBatch, find_unfinished_batch
 from ckpt_stream.errors import LedgerLost
 from ckpt_stream.kafka.lane_control import fence_lanes, write_anchors
-from ckpt_stream.kafka.ledger_comparison import read_again, read_ledger_and_checkpoint
+from ckpt_stream.kafka.ledger_comparison import read_ledger_and_checkpoint
 from ckpt_stream.kafka.ledger_creation import ensure_ledger
 from ckpt_stream.kafka.ledger_reader import ledger_undecided
 from ckpt_stream.kafka.topics import Topics
@@ -56,7 +56,7 @@ def reconcile_at_start(
     with suppress(LedgerLost):
         seen.reconcile(sink, adopt_ledger=adopt_ledger)
     fence_lanes(kafka, sink, max(sink.lanes, seen.partitions), timeout_ms)
-    seen = read_again(files, topics, kafka, seen, wait_until_readable=True)
+    seen = seen.read_again(files, topics, kafka, wait_until_readable=True)
     if not seen.conclusive:
         raise ledger_undecided(
             seen.topic,

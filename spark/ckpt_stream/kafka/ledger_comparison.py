@@ -40,6 +40,26 @@ class LedgerAndCheckpoint:
     def last(self, lane: int) -> LedgerRecord | None:
         return self.ledger[lane] if lane < len(self.ledger) else None
 
+    def read_again(
+        self, files: ReadableFiles, topics: Topics, kafka: Mapping[str, Any], *, wait_until_readable: bool
+    ) -> LedgerAndCheckpoint:
+        """The ledger, read while the checkpoint did not change.
+
+        A former driver that is about to end may still commit a batch and write it to the checkpoint: its ledger must not be
+        compared with an older state of the checkpoint.
+        """
+        checkpoint = self.checkpoint
+        for _ in range(MAX_LOOKS):
+            conclusive = topics.wait_until_readable(self.topic) if wait_until_readable and self.partitions else True
+            ledger = read_ledger_ends(kafka, self.topic, self.partitions)
+            before, checkpoint = checkpoint, read_intact_checkpoint(files)
+            if checkpoint == before:
+                break
+        else:
+            conclusive = False
+        adopted = read_adoption(files) if checkpoint.newest is not None else None
+        return replace(self, checkpoint=checkpoint, ledger=ledger, adopted=adopted, conclusive=conclusive)
+
     def reconcile(self, identity: SinkIdentity, *, adopt_ledger: bool) -> Reconciliation:
         return reconcile(self.checkpoint, self.ledger, identity, self.adopted, adopt_ledger=adopt_ledger)
 
@@ -66,33 +86,7 @@ def read_ledger_and_checkpoint(
     if found is not None:
         _refuse_unsafe(*topics.durability(found, sink))
     seen = LedgerAndCheckpoint(checkpoint, sink, name, found.partitions if found else 0, None, ())
-    return read_again(files, topics, kafka, seen, wait_until_readable=wait_until_readable)
-
-
-def read_again(
-    files: ReadableFiles,
-    topics: Topics,
-    kafka: Mapping[str, Any],
-    seen: LedgerAndCheckpoint,
-    *,
-    wait_until_readable: bool = False,
-) -> LedgerAndCheckpoint:
-    """The ledger, read while the checkpoint did not change.
-
-    A former driver that is about to end may still commit a batch and write it to the checkpoint: its ledger must not be
-    compared with an older state of the checkpoint.
-    """
-    checkpoint = seen.checkpoint
-    for _ in range(MAX_LOOKS):
-        conclusive = topics.wait_until_readable(seen.topic) if wait_until_readable and seen.partitions else True
-        ledger = read_ledger_ends(kafka, seen.topic, seen.partitions)
-        before, checkpoint = checkpoint, read_intact_checkpoint(files)
-        if checkpoint == before:
-            break
-    else:
-        conclusive = False
-    adopted = read_adoption(files) if checkpoint.newest is not None else None
-    return replace(seen, checkpoint=checkpoint, ledger=ledger, adopted=adopted, conclusive=conclusive)
+    return seen.read_again(files, topics, kafka, wait_until_readable=wait_until_readable)
 
 
 def _refuse_unsafe(ledger: Durability, sink: Durability) -> None:

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from ckpt_stream.errors import LedgerAhead, LedgerLost, LedgerUndecided, SinkRejected, UnsafeLedger
-from ckpt_stream.kafka.ledger_comparison import compare_ledger, read_again, read_ledger_and_checkpoint
+from ckpt_stream.kafka.ledger_comparison import compare_ledger, read_ledger_and_checkpoint
 from ckpt_stream.kafka.topics import Topics
 from ckpt_stream.protocol.checkpoint.checkpoint_log import input_digest
 from ckpt_stream.protocol.checkpoint.newest_batches import MAX_LOOKS
@@ -138,7 +138,7 @@ def test_a_checkpoint_that_changes_at_every_look_is_inconclusive(broker: FakeBro
     seen = read_ledger_and_checkpoint(world.files, world.topics, {}, sink_of())
     assert seen.conclusive
     broker.fail("get_watermark_offsets", *[lambda: world.files.move(1)] * (2 * MAX_LOOKS))
-    again = read_again(world.files, world.topics, {}, seen)
+    again = seen.read_again(world.files, world.topics, {}, wait_until_readable=False)
     assert not again.conclusive
 
 
