@@ -48,25 +48,28 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.01, 1.0
 
 
 @dataclass(frozen=True)
-class SubmitEntry:
-    """A user or a task starts the stream with a new restart budget."""
+class StartEntry:
+    """A user or a task starts a driver."""
 
     token: str
     by: str
     #: The state that the stream was in.
     after_state: str
+
+
+@dataclass(frozen=True)
+class SubmitEntry(StartEntry):
+    """The start of a stream with a new restart budget."""
+
     #: What the submit is part of: the Airflow run, so that clearing a task of it begins no new budget.
     submission: str | None = None
     kind: str = SUBMIT
 
 
 @dataclass(frozen=True)
-class RestartEntry:
-    """A user or a task restarts the stream after a failure."""
+class RestartEntry(StartEntry):
+    """The restart of a stream after a failure."""
 
-    token: str
-    by: str
-    after_state: str
     after_run: str | None
     reason: str
     broken_since: str | None
