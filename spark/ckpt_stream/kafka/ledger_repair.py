@@ -30,16 +30,11 @@ TIMEOUT_MS = 60_000
 
 @dataclass(frozen=True)
 class Rebuilt:
+    """The ledger that was made again, and the batch that it ends with."""
+
     topic: str
     batch: int
     lanes: int
-
-
-@dataclass(frozen=True)
-class AcceptedReplay:
-    batch: int
-    lanes_there: tuple[int, ...]
-    lanes_missing: tuple[int, ...]
 
 
 def rebuild(
@@ -144,6 +139,15 @@ def _refuse_if_ahead(known: list[LedgerRecord], newest: int, query_id: str | Non
                 f"Anchoring the ledger at the older checkpoint would write the batches up to {record.batch} twice.",
                 'put the newest checkpoint back; for a stateless stream, start on an empty folder with `start="ledger"`.',
             )
+
+
+@dataclass(frozen=True)
+class AcceptedReplay:
+    """The batch whose replay is accepted, and which of its lanes are in the sink already."""
+
+    batch: int
+    lanes_there: tuple[int, ...]
+    lanes_missing: tuple[int, ...]
 
 
 def accept_differing_replay(files: WritableFiles, kafka: Mapping[str, Any], sink_id: str, *, by: str) -> AcceptedReplay:

@@ -19,16 +19,6 @@ MAX_LOOKS = 5
 
 
 @dataclass(frozen=True)
-class Damage:
-    """What the numbers of the batches in both logs show to be missing; a running stream never looks like that."""
-
-    kind: str
-    #: The first file that is missing.
-    file: str
-    found: str
-
-
-@dataclass(frozen=True)
 class NewestBatches:
     """How far both logs go."""
 
@@ -40,6 +30,16 @@ class NewestBatches:
     def in_doubt(self) -> int | None:
         """The batch that was begun and is not done; a restart repeats it."""
         return self.newest if self.newest is not None and self.newest > _number(self.committed) else None
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What the numbers of the batches in both logs show to be missing; a running stream never looks like that."""
+
+    kind: str
+    #: The first file that is missing.
+    file: str
+    found: str
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,7 @@ import pytest
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 from ckpt_stream.protocol.run_files import restart_history
 from ckpt_stream.protocol.run_files.record_files import INTENTS, RESTARTS, list_to_json
-from ckpt_stream.protocol.run_files.restart_history import (
-    KEEP_FILES,
-    KEEP_RESTARTS,
-    LONGEST_REASON,
-    add_entry,
-    read_newest,
-)
+from ckpt_stream.protocol.run_files.restart_history import KEEP_FILES, KEEP_RESTARTS, add_entry, read_newest
 
 pytestmark = pytest.mark.unit
 
@@ -44,7 +38,7 @@ def test_a_full_history_is_of_a_size_that_is_quickly_read(files: FsspecFiles) ->
         "after_run": "r" * 40,
         "reason": "why " * 10_000,
     }
-    whole = [{**entry, "reason": "w" * LONGEST_REASON} for _ in range(KEEP_RESTARTS)]
+    whole = [{**entry, "reason": "w" * restart_history.LONGEST_REASON} for _ in range(KEEP_RESTARTS)]
     files.write(f"{RESTARTS}/00000001.json", list_to_json(whole))
     add_entry(files, dict(entry))
     text = files.read(f"{RESTARTS}/00000002.json") or ""
