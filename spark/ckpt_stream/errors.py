@@ -226,7 +226,7 @@ class NotAdded(RunRecordError):
 # Verification
 
 
-class FactsFormatError(StreamError):
+class ScanResultFormatError(StreamError):
     """A file is not the result of a scan, or of another version."""
 
     restart_may_help = False

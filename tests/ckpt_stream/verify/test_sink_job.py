@@ -19,7 +19,7 @@ from airflow_ckpt.verify.checks.sink_check import sums
 from airflow_ckpt.verify.conclusion import reach_verdict
 from airflow_ckpt.verify.scan_plan import DEAD_LETTER_TOPIC, SINK_TOPIC, Plan, PlannedTopic
 from airflow_ckpt.verify.verdict import Verdict
-from ckpt_stream.errors import ConfigError, FactsFormatError
+from ckpt_stream.errors import ConfigError, ScanResultFormatError
 from ckpt_stream.protocol.ledger.checksum import checksum_of
 from ckpt_stream.protocol.verification.audit import NONE
 from ckpt_stream.protocol.verification.scan_result import Scan, Sums, parse_name, scans_from_json, scans_to_json
@@ -183,7 +183,7 @@ def test_secrets_stay_out_of_the_job_and_are_refused_in_it() -> None:
 
 def test_a_result_of_another_kind_is_refused() -> None:
     for text in ("", "{}", '{"format": 2}', '{"format": 3, "scans": []}', '{"format": 2, "scans": [{}]}'):
-        with pytest.raises(FactsFormatError):
+        with pytest.raises(ScanResultFormatError):
             scans_from_json(text)
 
 

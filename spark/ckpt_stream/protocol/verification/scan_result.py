@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from ckpt_stream.errors import FactsFormatError
+from ckpt_stream.errors import ScanResultFormatError
 from ckpt_stream.protocol.ledger.checksum import add, weighed_checksum
 from ckpt_stream.protocol.ledger.ledger_record import FORMAT as LEDGER_FORMAT
 
@@ -187,12 +187,12 @@ def scans_from_json(text: str) -> list[Scan]:
     try:
         document = json.loads(text)
         if document["format"] != SCAN_FORMAT:
-            raise FactsFormatError(
+            raise ScanResultFormatError(
                 f"The result of the scan has format {document['format']!r}; this version reads format {SCAN_FORMAT}."
             )
         return [_scan(found) for found in document["scans"]]
     except (ValueError, KeyError, TypeError) as e:
-        raise FactsFormatError(f"Not the result of a scan: {text[:200]!r}") from e
+        raise ScanResultFormatError(f"Not the result of a scan: {text[:200]!r}") from e
 
 
 def _scan(document: Mapping[str, Any]) -> Scan:
