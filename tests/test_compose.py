@@ -13,7 +13,7 @@ import yaml  # type: ignore[import-untyped]
 from airflow.models.connection import Connection
 
 from airflow_ckpt import __version__
-from airflow_ckpt.hooks.connections import kafka_settings, spark_target
+from airflow_ckpt.hooks.connections import kafka_from_connection, spark_target
 from airflow_ckpt.local.airflow import home_files, stack_connections
 from airflow_ckpt.local.airflow.component_processes import COMPONENTS
 from airflow_ckpt.local.jars.stack_jars import KAFKA_VERSION
@@ -273,7 +273,7 @@ def test_the_connections_can_be_used_by_a_stream(services: dict[str, dict[str, A
         Connection.from_json(environment["AIRFLOW_CONN_SPARK_DEFAULT"], "spark_default"), "spark_default"
     )
 
-    assert kafka_settings(kafka, "kafka_default")["bootstrap.servers"] == ",".join(f"{b}:9092" for b in BROKERS)
+    assert kafka_from_connection(kafka, "kafka_default")["bootstrap.servers"] == ",".join(f"{b}:9092" for b in BROKERS)
     assert (spark.master, spark.runner) == ("spark://spark-master:7077", "process")
     for worker in ("spark-worker-1", "spark-worker-2"):
         assert services[worker]["command"][-1] == spark.master

@@ -13,7 +13,7 @@ import typer.main
 from airflow.models.connection import Connection
 
 from airflow_ckpt.cli import app
-from airflow_ckpt.hooks.connections import kafka_settings, spark_target
+from airflow_ckpt.hooks.connections import kafka_from_connection, spark_target
 from ckpt_stream.kafka.java_settings import java_settings
 from tests.support.docs_pages import BLOCK, DOCS, PAGES, ROOT, blocks, rows
 
@@ -156,7 +156,9 @@ def test_every_connection_can_be_used_by_a_stream(name: str) -> None:
             extra=given["conn-extra"],
         )
         if given["conn-type"] == "kafka":
-            java_settings(kafka_settings(connection, given["conn_id"]), lambda path: "-----BEGIN CERTIFICATE-----")
+            java_settings(
+                kafka_from_connection(connection, given["conn_id"]), lambda path: "-----BEGIN CERTIFICATE-----"
+            )
         else:
             target = spark_target(connection, given["conn_id"])
             runner = {"yarn": "yarn", "k8s": "kubernetes"}.get(target.master.partition("://")[0], "process")

@@ -12,7 +12,7 @@ from ckpt_stream.protocol.storage import ReadableFiles
 
 def run_names(files: ReadableFiles) -> list[str]:
     """The runs of a checkpoint, oldest first."""
-    return run_record.run_names(files.names(RUNS))
+    return run_record.runs_in(files.names(RUNS))
 
 
 def read_run(files: ReadableFiles, name: str) -> RunRecord | None:

@@ -23,7 +23,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON line at the end.")] = False,
 ) -> None:
     """Crash a stream, restart it, and show that no record was lost or doubled. Exit code 0 if that is true."""
-    from airflow_ckpt.demo.result_text import as_text
+    from airflow_ckpt.demo.result_text import result_as_text
     from airflow_ckpt.demo.run_demo import run_demo
     from airflow_ckpt.local import stack
     from airflow_ckpt.local.paths import stack_home
@@ -41,7 +41,7 @@ def demo(
             airflow = stack.airflow_of(home)
             value |= {"url": airflow.url, "username": airflow.username, "password": airflow.password}
         value["report"] = _save_report(value["report"], home)
-        TextOutput().result(value, as_text)
+        TextOutput().result(value, result_as_text)
         kept = keep
     finally:
         if not kept:

@@ -17,7 +17,7 @@ KafkaConfig = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-def kafka_settings(bootstrap: str | None, config: Path | None) -> dict[str, Any]:
+def kafka_from_options(bootstrap: str | None, config: Path | None) -> dict[str, Any]:
     """The librdkafka settings that the options name."""
     settings: dict[str, Any] = {}
     if config is not None:

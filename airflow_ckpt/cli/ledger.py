@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from airflow_ckpt.cli.kafka_options import AsJson, Bootstrap, KafkaConfig, kafka_settings
+from airflow_ckpt.cli.kafka_options import AsJson, Bootstrap, KafkaConfig, kafka_from_options
 from airflow_ckpt.cli.output import Result, output_for
 from airflow_ckpt.cli.streams import WebHdfs, me
 from airflow_ckpt.exceptions import CkptError
@@ -29,7 +29,7 @@ def show(
     from ckpt_stream.kafka.topics import Topics
     from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
 
-    kafka = kafka_settings(bootstrap, kafka_config)
+    kafka = kafka_from_options(bootstrap, kafka_config)
     topic = Topics(kafka).get(ledger_topic(sink_id), "ledger")
     newest = read_ledger_ends(kafka, topic.name, topic.partitions)
     lanes = [None if record is None else asdict(record) for record in newest]
@@ -68,7 +68,7 @@ def rebuild(
     from airflow_ckpt.checkpoint.locations import open_files, readable
     from ckpt_stream.kafka.ledger_repair import rebuild as rebuild_ledger
 
-    kafka = kafka_settings(bootstrap, kafka_config)
+    kafka = kafka_from_options(bootstrap, kafka_config)
     with readable(checkpoint):
         files = open_files(checkpoint, webhdfs)
         done = rebuild_ledger(files, kafka, sink_id=sink_id, sink=sink, lanes=lanes, in_doubt=in_doubt)
@@ -101,7 +101,7 @@ def accept_replay(
         )
     with readable(checkpoint):
         files = open_files(checkpoint, webhdfs)
-        done = accept_differing_replay(files, kafka_settings(bootstrap, kafka_config), sink_id, by=me())
+        done = accept_differing_replay(files, kafka_from_options(bootstrap, kafka_config), sink_id, by=me())
     value = {"batch": done.batch, "lanes_there": list(done.lanes_there), "lanes_missing": list(done.lanes_missing)}
     output_for(as_json).result(
         value,
@@ -128,5 +128,5 @@ def reset(
             f"Nothing was deleted. Without the ledger of {sink_id} the next start writes the records of the sink a second "
             f"time. If you want that: `airflow-ckpt ledger reset {sink_id} --yes`"
         )
-    topic = reset_ledger(kafka_settings(bootstrap, kafka_config), sink_id)
+    topic = reset_ledger(kafka_from_options(bootstrap, kafka_config), sink_id)
     output_for(as_json).result({"deleted": topic}, lambda v: f"{v['deleted']} is deleted")

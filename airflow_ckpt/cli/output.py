@@ -27,7 +27,7 @@ class Output(Protocol):
     def step(self, line: str) -> None:
         """Print what the command does now."""
 
-    def result(self, value: Result, as_text: Callable[[Result], RenderableType]) -> None:
+    def result(self, value: Result, to_text: Callable[[Result], RenderableType]) -> None:
         """Print the result."""
 
 
@@ -37,9 +37,9 @@ class TextOutput:
     def step(self, line: str) -> None:
         Console(stderr=True, highlight=False).print(line, style="dim", markup=False)
 
-    def result(self, value: Result, as_text: Callable[[Result], RenderableType]) -> None:
+    def result(self, value: Result, to_text: Callable[[Result], RenderableType]) -> None:
         # Texts of Kafka, Spark and users are printed as they are: brackets and colons are neither markup nor emoji.
-        Console(highlight=False, soft_wrap=True, markup=False, emoji=False).print(as_text(value))
+        Console(highlight=False, soft_wrap=True, markup=False, emoji=False).print(to_text(value))
 
 
 class JsonOutput:
@@ -48,7 +48,7 @@ class JsonOutput:
     def step(self, line: str) -> None:
         sys.stderr.write(f"{line}\n")
 
-    def result(self, value: Result, as_text: Callable[[Result], RenderableType]) -> None:
+    def result(self, value: Result, to_text: Callable[[Result], RenderableType]) -> None:
         sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 

@@ -74,7 +74,7 @@ def control_to_start(
     """
     from airflow_ckpt.checkpoint.locations import open_files
     from airflow_ckpt.checkpoint.runs import current_run
-    from airflow_ckpt.cli.kafka_options import kafka_settings
+    from airflow_ckpt.cli.kafka_options import kafka_from_options
     from airflow_ckpt.cli.work_folder import work_folder
     from airflow_ckpt.runners.base import Launch
     from airflow_ckpt.supervision.control import StreamControl
@@ -105,7 +105,7 @@ def control_to_start(
         stream = last.stream if last else stream_of(checkpoint, intent, run)
     kafka = dict(last.kafka) if last else kafka_of(run)
     if bootstrap or kafka_config:
-        kafka = kafka_settings(bootstrap, kafka_config)
+        kafka = kafka_from_options(bootstrap, kafka_config)
 
     def launch(request: LaunchRequest) -> Launch:
         if refusal is not None:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_ckpt.cli.kafka_options import AsJson, Bootstrap, KafkaConfig, kafka_settings
+from airflow_ckpt.cli.kafka_options import AsJson, Bootstrap, KafkaConfig, kafka_from_options
 from airflow_ckpt.cli.output import output_for
 from airflow_ckpt.cli.streams import WebHdfs
 
@@ -52,7 +52,7 @@ def verify(
     from airflow_ckpt.checkpoint.runs import current_run
     from airflow_ckpt.exceptions import CkptError
     from airflow_ckpt.verify.foreign import verify_foreign
-    from airflow_ckpt.verify.report import as_html, as_text
+    from airflow_ckpt.verify.report import as_html, verdict_as_text
     from airflow_ckpt.verify.subject import Subject
     from airflow_ckpt.verify.verdict import EXIT_CODES, UNKNOWN
     from airflow_ckpt.verify.verification import verify as verify_stream
@@ -62,7 +62,7 @@ def verify(
     if id_path is None and (source or source_id or sequence):
         raise typer.BadParameter("--source, --source-id and --sequence go with --id.")
     try:
-        kafka = kafka_settings(bootstrap, kafka_config)
+        kafka = kafka_from_options(bootstrap, kafka_config)
         with _bar(as_json) as progress:
             if id_path is not None:
                 verdict = verify_foreign(
@@ -93,7 +93,7 @@ def verify(
     if html is not None:
         run = current_run(open_files(checkpoint, webhdfs)) if checkpoint else None
         html.write_text(as_html(document, run.batches if run else ()))
-    output_for(as_json).result(document, as_text)
+    output_for(as_json).result(document, verdict_as_text)
     raise typer.Exit(verdict.exit_code)
 
 

@@ -22,7 +22,7 @@ ROWS = (
 )
 
 
-def as_text(value: Mapping[str, Any]) -> RenderableType:
+def result_as_text(value: Mapping[str, Any]) -> RenderableType:
     """Table, charts, report and verdict."""
     table = Table(title="requests per IP and window, killed twice")
     table.add_column("")

@@ -49,13 +49,13 @@ def names_of(stream: Stream) -> list[str]:
 def from_airflow(stream: Stream, found: Mapping[str, Any]) -> Connections:
     """Turn Airflow's connection objects into values. Raises BadConnection for one that cannot be used."""
     return Connections(
-        kafka=kafka_settings(found[stream.kafka_conn_id], stream.kafka_conn_id),
+        kafka=kafka_from_connection(found[stream.kafka_conn_id], stream.kafka_conn_id),
         spark=spark_target(found[stream.spark_conn_id], stream.spark_conn_id),
         storage=storage_options(found[stream.checkpoint_conn_id]) if stream.checkpoint_conn_id else {},
     )
 
 
-def kafka_settings(connection: Any, conn_id: str) -> dict[str, Any]:
+def kafka_from_connection(connection: Any, conn_id: str) -> dict[str, Any]:
     """The librdkafka settings of a `kafka` connection: its whole extra field."""
     if connection.conn_type != "kafka":
         raise BadConnection(

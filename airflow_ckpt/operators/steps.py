@@ -64,7 +64,7 @@ def event_of(
     }
 
 
-def end_of(step: Wait, outcome: Outcome, status: StreamStatus) -> Event:
+def end_event(step: Wait, outcome: Outcome, status: StreamStatus) -> Event:
     return event_of(step.then, outcome.outcome, outcome.reason, status=status, goal=step.goal)
 
 

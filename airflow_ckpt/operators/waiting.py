@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_ckpt.metrics import report
-from airflow_ckpt.operators.steps import Event, Pause, Wait, WaitForJob, WaitingStep, end_of, event_of, moment_in
+from airflow_ckpt.operators.steps import Event, Pause, Wait, WaitForJob, WaitingStep, end_event, event_of, moment_in
 from airflow_ckpt.streams.driver_state import Handle
 from airflow_ckpt.streams.goal import NOT_YET, REACHED, Goal, waiting_line
 from airflow_ckpt.supervision.control import StreamControl
@@ -32,7 +32,7 @@ def wait_in_worker(step: WaitingStep, control: StreamControl, limit: Goal, poll_
         now = datetime.now(UTC)
         outcome = step.goal.judge(status, now)
         if outcome.outcome != NOT_YET:
-            return end_of(step, outcome, status)
+            return end_event(step, outcome, status)
         log.info("%s", waiting_line(outcome, step.goal, now))
         report(status)
         time.sleep(poll_seconds)
@@ -59,7 +59,7 @@ def end_without_deferring(step: WaitingStep, control: StreamControl) -> Event | 
         log.warning("the stream's status could not be read: %s: %s", type(e).__name__, e)
         return None
     outcome = step.goal.judge(status, datetime.now(UTC))
-    return None if outcome.outcome == NOT_YET else end_of(step, outcome, status)
+    return None if outcome.outcome == NOT_YET else end_event(step, outcome, status)
 
 
 def trigger_for(step: WaitingStep, limit: Goal, **options: Any) -> CheckpointProgressTrigger:

@@ -70,7 +70,7 @@ def _range(verdict: Document) -> str:
     return f"{first} of {batches[0]['query']} to {last} of {batches[-1]['query']}"
 
 
-def as_text(verdict: Document) -> RenderableType:
+def verdict_as_text(verdict: Document) -> RenderableType:
     """The verdict as a table."""
     state = verdict["verdict"]
     table = Table(title=f"stream {verdict['stream']}, depth {verdict['depth']}", show_header=False)
@@ -95,7 +95,7 @@ def as_plain_text(verdict: Document) -> str:
     from rich.console import Console
 
     text = StringIO()
-    Console(file=text, width=120, no_color=True).print(as_text(verdict))
+    Console(file=text, width=120, no_color=True).print(verdict_as_text(verdict))
     return text.getvalue()
 
 

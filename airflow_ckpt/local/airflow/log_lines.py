@@ -14,7 +14,7 @@ def last_line(text: str) -> str:
     return lines[-1].strip() if lines else "it printed nothing"
 
 
-def end_of(log: Path) -> str:
+def last_line_of(log: Path) -> str:
     """The last line of a log and where the rest is, for an error message."""
     text = log.read_text(errors="replace") if log.exists() else ""
     return f"{last_line(text)} (whole log: {log})"

@@ -18,7 +18,7 @@ from airflow_ckpt.local.airflow import airflow_state, component_processes, healt
 from airflow_ckpt.local.airflow.airflow_state import AirflowState
 from airflow_ckpt.local.airflow.component_processes import COMPONENTS
 from airflow_ckpt.local.airflow.home_files import HOST, USERNAME, Ports
-from airflow_ckpt.local.airflow.log_lines import end_of
+from airflow_ckpt.local.airflow.log_lines import last_line_of
 from airflow_ckpt.local.airflow.rest_api import AirflowApi
 from airflow_ckpt.local.announcements import Announce, quiet
 from airflow_ckpt.local.jars.jvm_options import driver_jvm_options
@@ -195,7 +195,7 @@ class AirflowStandalone:
     def _wait_until_ready(self, standalone: ProcessId, started_at: float) -> None:
         def ready() -> bool:
             if not is_alive(standalone):
-                raise StackError(f"Airflow ended while it started: {end_of(self.log)}")
+                raise StackError(f"Airflow ended while it started: {last_line_of(self.log)}")
             return health.is_healthy(self.api.health(), since=started_at)
 
         what = f"Airflow's components to be healthy (their log: {self.log})"

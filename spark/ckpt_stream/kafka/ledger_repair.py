@@ -21,7 +21,7 @@ from ckpt_stream.protocol.ledger.batch_to_write import BatchToWrite, SinkIdentit
 from ckpt_stream.protocol.ledger.ledger_record import ANCHOR, LedgerRecord, ledger_topic
 from ckpt_stream.protocol.run_files.record_files import RUNS
 from ckpt_stream.protocol.run_files.replays import note_accepted, note_replay
-from ckpt_stream.protocol.run_files.run_record import NOT_ENDED, RunRecord, path_of, run_names
+from ckpt_stream.protocol.run_files.run_record import NOT_ENDED, RunRecord, path_of, runs_in
 from ckpt_stream.protocol.storage import ReadableFiles, WritableFiles
 
 REDO, DONE = "redo", "done"
@@ -108,7 +108,7 @@ def _batch_to_anchor(
 
 
 def _refuse_if_running(files: ReadableFiles) -> None:
-    names = run_names(files.names(RUNS))
+    names = runs_in(files.names(RUNS))
 
     def runs() -> list[RunRecord]:
         texts = [files.read(path_of(name)) for name in names]

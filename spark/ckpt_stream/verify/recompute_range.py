@@ -11,7 +11,7 @@ from ckpt_stream.kafka.admin_client import admin_client
 from ckpt_stream.kafka.ask_topic_ends import topic_ends
 from ckpt_stream.kafka.ledger_lanes import LedgerLanes
 from ckpt_stream.kafka.topic_settings import cleanup_policy, topic_settings
-from ckpt_stream.protocol.checkpoint.batch_offsets import end_offsets, first_offsets
+from ckpt_stream.protocol.checkpoint.batch_offsets import end_offsets, pinned_offsets
 from ckpt_stream.protocol.checkpoint.intact_checkpoint import IntactCheckpoint, read_intact_checkpoint
 from ckpt_stream.protocol.deadline import Deadline
 from ckpt_stream.protocol.ledger.ledger_record import ledger_topic, sink_starts
@@ -174,7 +174,7 @@ def _refuse_gone(topic: str, role: str, ends: TopicEnds, policy: str, start: Map
 
 def source_ranges(files: ReadableFiles, last: int) -> dict[str, dict[int, tuple[int, int]]]:
     """``{topic: {partition: (start, end)}}`` from the first batch to this one; a partition added later begins at 0."""
-    starts, ends = first_offsets(files), end_offsets(files, last)
+    starts, ends = pinned_offsets(files), end_offsets(files, last)
     if starts is None or ends is None:
         raise CannotTell(
             "checkpoint_history",

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from airflow_ckpt.demo import demo_stream
 from airflow_ckpt.demo.demo_stream import DAG, KILLS, DemoStream
-from airflow_ckpt.demo.result_text import COLUMNS, as_text, chart
+from airflow_ckpt.demo.result_text import COLUMNS, chart, result_as_text
 from ckpt_stream.errors import KafkaUnreachable
 from ckpt_stream.protocol.topic_ends import TopicEnds
 
@@ -38,13 +38,13 @@ def test_the_table_has_a_column_for_each_sink_and_the_verdict_is_last() -> None:
         "result": "PASS",
         "reason": "nothing lost",
     }
-    text = shown(as_text(value))
+    text = shown(result_as_text(value))
     [doubled] = [line for line in text.splitlines() if "duplicated" in line]
     assert [cell.strip() for cell in doubled.split("│")[2:4]] == ["0", "1,093"]
     assert "report: /home/report.html" in text
     assert "Airflow is still up" not in text
     assert text.splitlines()[-1] == "PASS: nothing lost"
-    kept = shown(as_text({**value, "url": "http://airflow", "username": "admin", "password": "pw"}))
+    kept = shown(result_as_text({**value, "url": "http://airflow", "username": "admin", "password": "pw"}))
     assert "Airflow is still up: http://airflow (admin / pw)" in kept
 
 

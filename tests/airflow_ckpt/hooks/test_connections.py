@@ -16,7 +16,7 @@ from airflow_ckpt.exceptions import BadConnection
 from airflow_ckpt.hooks.connections import (
     Connections,
     SparkTarget,
-    kafka_settings,
+    kafka_from_connection,
     names_of,
     spark_target,
     storage_options,
@@ -40,7 +40,7 @@ def connection(conn_type: str, **values: Any) -> Connection:
 
 
 def test_the_kafka_settings_are_the_whole_extra_field() -> None:
-    found = kafka_settings(connection("kafka", extra=KAFKA), "it")
+    found = kafka_from_connection(connection("kafka", extra=KAFKA), "it")
     assert found == {"bootstrap.servers": "k:9092", "sasl.username": "u", "sasl.password": "hunter2"}
 
 
@@ -54,7 +54,7 @@ def test_the_kafka_settings_are_the_whole_extra_field() -> None:
 )
 def test_a_kafka_connection_that_cannot_work_is_refused_with_its_name(conn_type: str, extra: str, words: str) -> None:
     with pytest.raises(BadConnection, match=f"'it'.*{words}") as caught:
-        kafka_settings(connection(conn_type, extra=extra), "it")
+        kafka_from_connection(connection(conn_type, extra=extra), "it")
     assert "hunter2" not in str(caught.value)
 
 

@@ -9,7 +9,7 @@ from ckpt_stream.protocol.offsets import Offsets
 from ckpt_stream.protocol.storage import ReadableFiles
 
 
-def first_offsets(files: ReadableFiles, source: int = 0) -> Offsets | None:
+def pinned_offsets(files: ReadableFiles, source: int = 0) -> Offsets | None:
     """Where the stream's first batch begins, as a Kafka source pinned it before that batch; None if it has not yet."""
     text = files.read(f"sources/{source}/0")
     return parse_initial_offsets(text, f"sources/{source}/0") if text is not None else None
@@ -23,7 +23,7 @@ def end_offsets(files: ReadableFiles, batch: int) -> Offsets | None:
 
 def start_offsets(files: ReadableFiles, batch: int) -> Offsets:
     """Where a batch begins; empty if unknown."""
-    return start_of(batch, lambda: first_offsets(files), lambda before: end_offsets(files, before))
+    return start_of(batch, lambda: pinned_offsets(files), lambda before: end_offsets(files, before))
 
 
 def start_of(batch: int, first: Callable[[], Offsets | None], end: Callable[[int], Offsets | None]) -> Offsets:

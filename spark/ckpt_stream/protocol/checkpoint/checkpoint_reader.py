@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from ckpt_stream.errors import CheckpointLogError
-from ckpt_stream.protocol.checkpoint.batch_offsets import first_offsets, start_of
+from ckpt_stream.protocol.checkpoint.batch_offsets import pinned_offsets, start_of
 from ckpt_stream.protocol.checkpoint.checkpoint_log import (
     FOREIGN,
     RESTORE,
@@ -145,7 +145,7 @@ class _Reading:
         start: dict[str, dict[str, int]] = {}
         for number, source in enumerate(log.sources):
             if isinstance(source, dict):
-                found = self._or_finding(lambda number=number: first_offsets(self.files, number))  # type: ignore[misc]
+                found = self._or_finding(lambda number=number: pinned_offsets(self.files, number))  # type: ignore[misc]
                 for topic, partitions in (found or {}).items():
                     start.setdefault(topic, {}).update(partitions)
         return start

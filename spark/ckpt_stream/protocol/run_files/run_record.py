@@ -53,7 +53,7 @@ def path_of(run: str) -> str:
     return f"{RUNS}/{run}.json"
 
 
-def run_names(listing: Iterable[str]) -> list[str]:
+def runs_in(listing: Iterable[str]) -> list[str]:
     """The runs in a listing of their folder. Files that Hadoop or a writer leaves beside them begin with a dot."""
     return [name.removesuffix(".json") for name in listing if name.endswith(".json") and not name.startswith(".")]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ckpt_stream.errors import CheckpointLogError
-from ckpt_stream.protocol.checkpoint.batch_offsets import end_offsets, first_offsets, start_offsets
+from ckpt_stream.protocol.checkpoint.batch_offsets import end_offsets, pinned_offsets, start_offsets
 from tests.ckpt_stream.protocol.checkpoint.test_checkpoint_reader import Folder, checkpoint, ends
 
 pytestmark = pytest.mark.unit
@@ -21,18 +21,18 @@ def test_a_batch_begins_where_the_one_before_it_ends() -> None:
 
 def test_the_first_batch_begins_where_the_source_pinned_it() -> None:
     files = Folder({"sources/0/0": '\0v1\n{"orders":{"0":3}}'})
-    assert start_offsets(files, 0) == first_offsets(files) == {"orders": {"0": 3}}
+    assert start_offsets(files, 0) == pinned_offsets(files) == {"orders": {"0": 3}}
 
 
 def test_what_is_not_there_is_unknown() -> None:
     files = Folder()
-    assert (first_offsets(files), end_offsets(files, 4), start_offsets(files, 0)) == (None, None, {})
+    assert (pinned_offsets(files), end_offsets(files, 4), start_offsets(files, 0)) == (None, None, {})
 
 
 @pytest.mark.parametrize(
     ("read", "file"),
     [
-        (first_offsets, "sources/0/0"),
+        (pinned_offsets, "sources/0/0"),
         (lambda files: start_offsets(files, 0), "sources/0/0"),
         (lambda files: end_offsets(files, 4), "offsets/4"),
         (lambda files: start_offsets(files, 5), "offsets/4"),
