@@ -14,14 +14,14 @@ from airflow_ckpt.streams.durations import in_words, to_timedelta
 
 
 @dataclass(frozen=True)
-class Restart:
+class PastRestart:
     """A restart that was made: when it was requested."""
 
     time: datetime
 
 
 @dataclass(frozen=True)
-class Decision:
+class RestartDecision:
     """Whether a stream that failed may be restarted, and after which pause since its failure."""
 
     allowed: bool
@@ -37,7 +37,7 @@ class RestartStrategy:
 
     type: ClassVar[str]
 
-    def decide(self, restarts: Sequence[Restart], failed_at: datetime) -> Decision:
+    def decide(self, restarts: Sequence[PastRestart], failed_at: datetime) -> RestartDecision:
         """Decide on the failure at `failed_at`, given the restarts of the current budget, oldest first."""
         raise NotImplementedError
 
@@ -64,8 +64,8 @@ class NoRestart(RestartStrategy):
 
     type: ClassVar[str] = "none"
 
-    def decide(self, restarts: Sequence[Restart], failed_at: datetime) -> Decision:
-        return Decision(False, reason="the restart strategy is none")
+    def decide(self, restarts: Sequence[PastRestart], failed_at: datetime) -> RestartDecision:
+        return RestartDecision(False, reason="the restart strategy is none")
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ class FixedDelay(RestartStrategy):
         self._durations("delay")
         self._whole("attempts", 1)
 
-    def decide(self, restarts: Sequence[Restart], failed_at: datetime) -> Decision:
+    def decide(self, restarts: Sequence[PastRestart], failed_at: datetime) -> RestartDecision:
         used = len(restarts)
         if used >= self.attempts:
-            return Decision(False, reason=f"all {self.attempts} restarts of the fixed-delay strategy are used")
+            return RestartDecision(False, reason=f"all {self.attempts} restarts of the fixed-delay strategy are used")
         words = f"restart {used + 1} of {self.attempts}, {in_words(self.delay.total_seconds())} after the failure"
-        return Decision(True, self.delay, words, used + 1)
+        return RestartDecision(True, self.delay, words, used + 1)
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,14 @@ class FailureRate(RestartStrategy):
         self._durations("interval", "delay")
         self._whole("max_failures_per_interval", 1)
 
-    def decide(self, restarts: Sequence[Restart], failed_at: datetime) -> Decision:
+    def decide(self, restarts: Sequence[PastRestart], failed_at: datetime) -> RestartDecision:
         recent = sum(restart.time > failed_at - self.interval for restart in restarts)
         limit, interval = self.max_failures_per_interval, in_words(self.interval.total_seconds())
         if recent >= limit:
-            return Decision(False, reason=f"more than {limit} failure(s) within {interval}")
-        return Decision(True, self.delay, f"failure {recent + 1} of at most {limit} within {interval}", recent + 1)
+            return RestartDecision(False, reason=f"more than {limit} failure(s) within {interval}")
+        return RestartDecision(
+            True, self.delay, f"failure {recent + 1} of at most {limit} within {interval}", recent + 1
+        )
 
 
 @dataclass(frozen=True)
@@ -135,10 +137,10 @@ class ExponentialDelay(RestartStrategy):
         if self.max_backoff < self.initial_backoff:
             raise CkptError("ExponentialDelay(max_backoff) must not be shorter than initial_backoff.")
 
-    def decide(self, restarts: Sequence[Restart], failed_at: datetime) -> Decision:
+    def decide(self, restarts: Sequence[PastRestart], failed_at: datetime) -> RestartDecision:
         used = self._since_healthy(restarts, failed_at)
         if self.attempts is not None and used >= self.attempts:
-            return Decision(False, reason=f"all {self.attempts} restarts since the last healthy time are used")
+            return RestartDecision(False, reason=f"all {self.attempts} restarts since the last healthy time are used")
         longest = self.max_backoff.total_seconds()
         seconds = self.initial_backoff.total_seconds()
         for _ in range(used):
@@ -147,9 +149,9 @@ class ExponentialDelay(RestartStrategy):
                 break
         seconds = min(longest, seconds * (1 + self.jitter * _spread(failed_at)))
         words = f"restart {used + 1} since the last healthy time, {in_words(round(seconds, 1))} after the failure"
-        return Decision(True, timedelta(seconds=seconds), words, used + 1)
+        return RestartDecision(True, timedelta(seconds=seconds), words, used + 1)
 
-    def _since_healthy(self, restarts: Sequence[Restart], failed_at: datetime) -> int:
+    def _since_healthy(self, restarts: Sequence[PastRestart], failed_at: datetime) -> int:
         """Restarts since the stream last ran for `reset_after` without a failure."""
         used, later = 0, failed_at
         for restart in reversed(restarts):

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_ckpt.exceptions import NO_CURE, GivenUp
-from airflow_ckpt.streams.restart_strategies import Restart
+from airflow_ckpt.streams.restart_strategies import PastRestart
 from airflow_ckpt.streams.status import BROKEN, HEALTHY, NEW, StreamStatus
 from airflow_ckpt.streams.stream import Stream
 from ckpt_stream.protocol.run_files.restart_history import RESTART, SUBMIT, read_history
@@ -64,11 +64,11 @@ def plan_resume(stream: Stream, files: ReadableFiles, status: StreamStatus) -> R
     return ResumePlan(action, decision.reason, max(0.0, left), restart=decision.number)
 
 
-def budget(history: Sequence[Mapping[str, Any]]) -> list[Restart]:
+def budget(history: Sequence[Mapping[str, Any]]) -> list[PastRestart]:
     """The restarts that count against a strategy's budget: those since the last submit, by the restart history."""
     begin = max((i for i, entry in enumerate(history) if entry.get("kind") == SUBMIT), default=-1)
     return [
-        Restart(datetime.fromisoformat(str(entry["time"])))
+        PastRestart(datetime.fromisoformat(str(entry["time"])))
         for entry in history[begin + 1 :]
         if entry.get("kind", RESTART) == RESTART
     ]

@@ -15,7 +15,7 @@ from airflow_ckpt.streams.restart_strategies import (
     FailureRate,
     FixedDelay,
     NoRestart,
-    Restart,
+    PastRestart,
     RestartStrategy,
     strategy_from,
 )
@@ -26,20 +26,20 @@ pytestmark = pytest.mark.unit
 EXACT = ExponentialDelay(jitter=0)
 
 
-def after(*seconds: float) -> list[Restart]:
-    return [Restart(at(s)) for s in seconds]
+def after(*seconds: float) -> list[PastRestart]:
+    return [PastRestart(at(s)) for s in seconds]
 
 
 def delays(strategy: RestartStrategy, failures: int, every: float = 1.0) -> list[float]:
     """The pauses of a stream that fails again right after each restart."""
-    restarts: list[Restart] = []
+    restarts: list[PastRestart] = []
     found: list[float] = []
     for number in range(failures):
         failed = at(number * every)
         decision = strategy.decide(restarts, failed)
         assert decision.allowed
         found.append(decision.delay.total_seconds())
-        restarts.append(Restart(failed))
+        restarts.append(PastRestart(failed))
     return found
 
 
