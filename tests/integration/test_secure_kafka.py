@@ -6,22 +6,14 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
 from airflow_ckpt.local.kafka.cluster import KafkaCluster
 from ckpt_stream.errors import SinkRejected
@@ -30,6 +22,7 @@ from ckpt_stream.protocol.deadline import Deadline
 from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
 from ckpt_stream.protocol.settings.input_names import SECRETS_ENVIRONMENT, SECRETS_FILE_ENVIRONMENT, SECRETS_PROPERTY
 from ckpt_stream.protocol.settings.secret_names import is_secret
+from tests.support.acls import Rule, allow, deny, rules
 from tests.support.kafka_io import create_topic, group_offsets
 from tests.support.streams import RUN_SECONDS, Running, StreamUnderTest, copy, numbered
 
@@ -112,14 +105,7 @@ def test_every_record_arrives_once_over_sasl_ssl_and_the_password_appears_nowher
 
 
 def failed(stream: StreamUnderTest, outcome: tuple[int, str], error: str, *words: str) -> None:
-    code, line = outcome
-    assert code == 1, line
-    assert f"FAILED: {error}: " in line
-    for word in words:
-        assert word in line, f"{word!r} is not in: {line}"
-    failure = stream.runs()[-1].failure
-    assert failure is not None
-    assert failure.restart_may_help is False
+    stream.failed_for_good(outcome, error, *words)
     assert stream.committed() == []
 
 
@@ -135,29 +121,10 @@ def test_a_wrong_password_ends_the_run_with_the_reason(
     assert "wrong-and-secret" not in outcome[1]
 
 
-Rule = tuple[ResourceType, str, ResourcePatternType, AclOperation, AclPermissionType]
-
-
-@contextmanager
-def rules(kafka: KafkaCluster, *wanted: Rule) -> Iterator[None]:
-    """ACLs for the user `app`. Where there is one for a resource, what none allows is forbidden too."""
-    admin = AdminClient(kafka.client_config(secure=True, user="admin"))
-    named = [
-        (kind, name, pattern, "User:app", "*", operation, effect) for kind, name, pattern, operation, effect in wanted
-    ]
-    for future in admin.create_acls([AclBinding(*rule) for rule in named]).values():
-        future.result(timeout=30)
-    try:
-        yield
-    finally:
-        for future in admin.delete_acls([AclBindingFilter(*rule) for rule in named]).values():
-            future.result(timeout=30)
-
-
-def on_topic(name: str, *, deny: AclOperation) -> list[Rule]:
-    kind = (ResourceType.TOPIC, name, ResourcePatternType.LITERAL)
-    others = {AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS} - {deny}
-    return [(*kind, deny, AclPermissionType.DENY), *((*kind, other, AclPermissionType.ALLOW) for other in others)]
+def no_write_on(topic: str) -> list[Rule]:
+    others = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+    write = deny(ResourceType.TOPIC, topic, AclOperation.WRITE)
+    return [write, *(allow(ResourceType.TOPIC, topic, other) for other in others)]
 
 
 @pytest.mark.usefixtures("secret_in_environment")
@@ -168,7 +135,7 @@ def test_the_error_of_a_user_who_may_not_write_names_the_grant(
     under_test = secure_stream()
     under_test.feed("a")
     topic = under_test.sink if which == "sink" else ledger_topic(under_test.name)
-    with rules(kafka_secure, *on_topic(topic, deny=AclOperation.WRITE)):
+    with rules(kafka_secure, *no_write_on(topic)):
         outcome = under_test.drive(spark, copy)
     failed(under_test, outcome, "SinkRejected", "TOPIC_AUTHORIZATION_FAILED", "WRITE on sink and ledger")
     assert under_test.drive(spark, copy)[0] == 0
@@ -188,7 +155,7 @@ def test_the_error_names_the_reason_at_every_stage_of_sending(kafka_secure: Kafk
         transaction.produce(ledger, key=b"k", value=b"v")
         transaction.flush()
 
-    with rules(kafka_secure, *on_topic(sink, deny=AclOperation.WRITE)):
+    with rules(kafka_secure, *no_write_on(sink)):
         for _ in range(20):
             transaction = Transaction(kafka_secure.client_config(secure=True), sink, 10_000, sink)
             transaction.begin()
@@ -204,8 +171,8 @@ def test_the_error_of_a_user_who_may_not_use_the_transactional_id_names_the_gran
 ) -> None:
     under_test = secure_stream()
     under_test.feed("a")
-    ids = (ResourceType.TRANSACTIONAL_ID, under_test.name, ResourcePatternType.PREFIXED)
-    with rules(kafka_secure, (*ids, AclOperation.WRITE, AclPermissionType.DENY)):
+    prefix = ResourcePatternType.PREFIXED
+    with rules(kafka_secure, deny(ResourceType.TRANSACTIONAL_ID, under_test.name, AclOperation.WRITE, prefix)):
         outcome = under_test.drive(spark, copy)
     failed(
         under_test,
@@ -223,8 +190,7 @@ def test_the_error_of_a_user_who_may_not_read_the_group_names_the_grant(
 ) -> None:
     under_test = secure_stream(start="group")
     under_test.feed("a")
-    group = (ResourceType.GROUP, under_test.name, ResourcePatternType.LITERAL)
-    with rules(kafka_secure, (*group, AclOperation.READ, AclPermissionType.DENY)):
+    with rules(kafka_secure, deny(ResourceType.GROUP, under_test.name, AclOperation.READ)):
         outcome = under_test.drive(spark, copy)
     failed(under_test, outcome, "SinkRejected", "GROUP_AUTHORIZATION_FAILED", "READ on its consumer group")
     assert under_test.drive(spark, copy)[0] == 0

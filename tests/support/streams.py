@@ -126,6 +126,17 @@ class StreamUnderTest:
 
         return Driver(spark, self.config(**changes), transform).run()
 
+    def failed_for_good(self, outcome: tuple[int, str], error: str, *words: str) -> None:
+        """The run ended with this error, with these words, and with the note that no restart helps."""
+        code, line = outcome
+        assert code == 1, line
+        assert f"FAILED: {error}: " in line
+        for word in words:
+            assert word in line, f"{word!r} is not in: {line}"
+        failure = self.runs()[-1].failure
+        assert failure is not None
+        assert failure.restart_may_help is False
+
     def start(
         self,
         *,

@@ -7,19 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType
 from cryptography import x509
 
 from airflow_ckpt.local.jars.stack_jars import kafka_broker_jars
 from airflow_ckpt.local.processes.java import find_java
+from tests.support.acls import deny, rules
 from tests.support.kafka_io import create_topic, produce, read_all
 from tests.support.waiting import wait_for
 
@@ -72,16 +65,9 @@ def test_a_client_without_the_ca_does_not_connect(kafka_secure, topic):
 
 
 def test_an_acl_can_shut_out_the_app_but_not_the_admin(kafka_secure, topic):
-    admin = AdminClient(kafka_secure.client_config(secure=True, user="admin"))
-    named = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:app", "*", AclOperation.WRITE)
-    for future in admin.create_acls([AclBinding(*named, AclPermissionType.DENY)]).values():
-        future.result(timeout=30)
-    try:
+    with rules(kafka_secure, deny(ResourceType.TOPIC, topic, AclOperation.WRITE)):
         assert errors_of(kafka_secure.client_config(secure=True), topic) == {"TOPIC_AUTHORIZATION_FAILED"}
         assert errors_of(kafka_secure.client_config(secure=True, user="admin"), topic) == set()
-    finally:
-        for future in admin.delete_acls([AclBindingFilter(*named, AclPermissionType.DENY)]).values():
-            future.result(timeout=30)
 
 
 def test_passwords_and_keys_are_readable_by_the_owner_only(kafka_secure):
