@@ -69,7 +69,7 @@ with DAG(
             description="Off: the stream runs on after this DAG run.",
         ),
         "crash": Param(
-            "", type=["null", "string"], pattern=r"^\s*($|[\[{])", title="Crash orders (fire drill)", section="Fire drill",
+            "", type=["null", "string"], pattern=r"^\s*($|[\[{])", title="Armed crashes (fire drill)", section="Fire drill",
             description="JSON for CKPT_CRASH: the point at which the driver kills itself. Empty: never.",
         ),
     },

@@ -14,8 +14,8 @@ from airflow_ckpt.streams.durations import Duration, to_timedelta
 from airflow_ckpt.streams.restart_strategies import ExponentialDelay, RestartStrategy, strategy_from
 from airflow_ckpt.streams.templates import is_template, number_or_switch, texts_by_path
 from ckpt_stream.errors import ConfigError
-from ckpt_stream.protocol.crash_points import ENVIRONMENT as CRASH_ORDERS
-from ckpt_stream.protocol.crash_points import orders_in
+from ckpt_stream.protocol.crash_points import ENVIRONMENT as CRASH_VARIABLE
+from ckpt_stream.protocol.crash_points import armed_crashes
 from ckpt_stream.protocol.data_loss import LostRange
 from ckpt_stream.protocol.settings.config import StreamConfig
 from ckpt_stream.protocol.settings.secret_names import is_secret
@@ -147,9 +147,9 @@ class Stream(StreamSettings[Duration, int | str, bool | str, str | Sequence[str]
                 "Stream(restart=...) must be NoRestart(), FixedDelay(), FailureRate() or ExponentialDelay()."
             )
         self._check_secrets()
-        if not is_template(orders := str(self.env.get(CRASH_ORDERS, ""))):
+        if not is_template(crashes := str(self.env.get(CRASH_VARIABLE, ""))):
             try:
-                orders_in(orders)
+                armed_crashes(crashes)
             except ConfigError as e:
                 raise BadStream(f"Stream(env=...): {e}") from e
         if not self.has_templates:

@@ -177,8 +177,8 @@ class StreamUnderTest:
         """Run with a crash point armed; the returned object tells whether it hit."""
         batch, lane = options.pop("batch", None), options.pop("lane", None)
         once = self.folder / f"hit-{point}-{len(list(self.folder.glob('hit-*')))}"
-        order = {"point": point, "kill": kill, "once": str(once), "batch": batch, "lane": lane}
-        env = {**options.pop("env", {}), crash_points.ENVIRONMENT: json.dumps(order)}
+        crash = {"point": point, "kill": kill, "once": str(once), "batch": batch, "lane": lane}
+        env = {**options.pop("env", {}), crash_points.ENVIRONMENT: json.dumps(crash)}
         ended = self.run(env=env, **options)
         return Crashed(ended.code, ended.log, json.loads(once.read_text()) if once.exists() else None)
 

@@ -1,8 +1,8 @@
 """Kills processes with SIGKILL at the crash points that this process is armed for.
 
-The environment variable ``CKPT_CRASH`` arms it; `protocol/crash_points.py` has the points and the form of an order. The file
+The environment variable ``CKPT_CRASH`` arms it; `protocol/crash_points.py` has the points and the form of a crash. The file
 ``once`` makes it happen a single time: it is created by the process about to die, so its presence afterwards proves that the
-fault hit. Not armed, a point is an empty function. With a text that is no order this module can still be imported: the run
+fault hit. Not armed, a point is an empty function. With a text that arms no crash this module can still be imported: the run
 that begins with it is refused, and so is a task that comes by a point.
 
 A production driver may be armed too, as fire drills are for: all that a point can do is kill the driver and its worker,
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ckpt_stream.errors import ConfigError
-from ckpt_stream.protocol.crash_points import ENVIRONMENT, orders_in
+from ckpt_stream.protocol.crash_points import ENVIRONMENT, armed_crashes
 
 Reach = Callable[..., None]
 
@@ -30,7 +30,7 @@ def _never(_point: str, **_where: Any) -> None:
 
 
 def _refuse(_point: str, **_where: Any) -> None:
-    """Armed with what is no order: a drill without its fault would prove nothing."""
+    """Armed with a text that arms no crash: a drill without its fault would prove nothing."""
     refuse_unusable()
 
 
@@ -40,16 +40,16 @@ def is_due(point: str, *, batch: int, lane: int | None = None, driver_pids: tupl
 
 
 def _due(point: str, batch: int, lane: int | None, driver_pids: tuple[int, ...]) -> dict[str, Any] | None:
-    for order in _orders:
-        here = all(order.get(name) in (None, at) for name, at in (("point", point), ("batch", batch), ("lane", lane)))
-        if here and not os.path.exists(order["once"]) and _victims(order, driver_pids):
-            return order
+    for crash in _armed:
+        here = all(crash.get(name) in (None, at) for name, at in (("point", point), ("batch", batch), ("lane", lane)))
+        if here and not os.path.exists(crash["once"]) and _victims(crash, driver_pids):
+            return crash
     return None
 
 
-def _victims(order: dict[str, Any], driver_pids: tuple[int, ...]) -> list[int]:
+def _victims(crash: dict[str, Any], driver_pids: tuple[int, ...]) -> list[int]:
     """The processes to kill, this one last."""
-    kill = order["kill"]
+    kill = crash["kill"]
     return [
         *(driver_pids if kill in ("driver", "both", "zombie") else ()),
         *([os.getpid()] if kill in ("worker", "both") else ()),
@@ -57,20 +57,20 @@ def _victims(order: dict[str, Any], driver_pids: tuple[int, ...]) -> list[int]:
 
 
 def _reach(point: str, *, batch: int, lane: int | None = None, driver_pids: tuple[int, ...] = ()) -> None:
-    order = _due(point, batch, lane, driver_pids)
-    if order is None:
+    crash = _due(point, batch, lane, driver_pids)
+    if crash is None:
         return
     try:
-        marker = os.open(order["once"], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        marker = os.open(crash["once"], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
         return
     os.write(marker, json.dumps({"point": point, "batch": batch, "lane": lane, "pid": os.getpid()}).encode())
     os.fsync(marker)
-    for pid in _victims(order, driver_pids):
+    for pid in _victims(crash, driver_pids):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    if order["kill"] == "zombie":
-        _stand_still(f"{order['once']}.wake")
+    if crash["kill"] == "zombie":
+        _stand_still(f"{crash['once']}.wake")
 
 
 def _stand_still(wake: str) -> None:
@@ -82,17 +82,17 @@ def _stand_still(wake: str) -> None:
 
 
 def refuse_unusable() -> None:
-    """Raise ConfigError if this process is armed with what is no order. A run calls it at its start."""
+    """Raise ConfigError if this process is armed with a text that arms no crash. A run calls it at its start."""
     if _unusable is not None:
         raise ConfigError(_unusable)
 
 
-_orders: list[dict[str, Any]] = []
+_armed: list[dict[str, Any]] = []
 _unusable: str | None = None
 try:
-    _orders = orders_in(os.environ.get(ENVIRONMENT, ""))
+    _armed = armed_crashes(os.environ.get(ENVIRONMENT, ""))
 except ConfigError as e:
     _unusable = str(e)
 #: The armed points; and the function that the protocol calls at each point.
-armed_points: frozenset[str] = frozenset(order["point"] for order in _orders)
-reach: Reach = _refuse if _unusable is not None else _reach if _orders else _never
+armed_points: frozenset[str] = frozenset(crash["point"] for crash in _armed)
+reach: Reach = _refuse if _unusable is not None else _reach if _armed else _never

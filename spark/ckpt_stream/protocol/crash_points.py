@@ -1,7 +1,7 @@
-"""Crash points: named places in the protocol where a test or a fire drill lets a process die, and the orders that arm them.
+"""Crash points: named places in the protocol where a test or a fire drill lets a process die, and how that is armed.
 
-The environment variable ``CKPT_CRASH`` holds the orders, as JSON: ``{"point": ..., "kill": "driver" | "worker" | "both" |
-"zombie", "once": <path>}`` with optional ``batch`` and ``lane``, or a list of such. `machine/crashes.py` carries them out.
+The environment variable ``CKPT_CRASH`` arms crashes, as JSON: ``{"point": ..., "kill": "driver" | "worker" | "both" | "zombie",
+"once": <path>}`` with optional ``batch`` and ``lane``, or a list of such. `machine/crashes.py` kills there.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ DRIVER_POINTS = (OFFSETS_LOGGED, AFTER_LAST_LANE, AFTER_COMMIT_LOG)
 VICTIMS = ("driver", "worker", "both", "zombie")
 
 
-def orders_in(text: str) -> list[dict[str, Any]]:
-    """The orders that a text holds; ConfigError if it holds anything else."""
+def armed_crashes(text: str) -> list[dict[str, Any]]:
+    """The crashes that a text arms; ConfigError if it holds anything else."""
     if not text.strip():
         return []
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as e:
-        raise _no_order(f"it is not JSON ({e})") from e
-    orders: list[dict[str, Any]] = document if isinstance(document, list) else [document]
-    for order in orders:
-        if not isinstance(order, dict) or order.get("point") not in POINTS:
-            raise _no_order(f"it needs `point`, one of {', '.join(POINTS)}, not {order!r}")
-        if order.get("kill") not in VICTIMS or not order.get("once") or not isinstance(order["once"], str):
-            raise _no_order(f"it needs `kill`, one of {', '.join(VICTIMS)}, and `once`, the path of a file")
-    return orders
+        raise _no_crash(f"it is not JSON ({e})") from e
+    crashes: list[dict[str, Any]] = document if isinstance(document, list) else [document]
+    for crash in crashes:
+        if not isinstance(crash, dict) or crash.get("point") not in POINTS:
+            raise _no_crash(f"it needs `point`, one of {', '.join(POINTS)}, not {crash!r}")
+        if crash.get("kill") not in VICTIMS or not crash.get("once") or not isinstance(crash["once"], str):
+            raise _no_crash(f"it needs `kill`, one of {', '.join(VICTIMS)}, and `once`, the path of a file")
+    return crashes
 
 
-def _no_order(why: str) -> ConfigError:
+def _no_crash(why: str) -> ConfigError:
     example = json.dumps({"point": AFTER_FLUSH, "kill": "driver", "once": "/tmp/hit"})  # noqa: S108 - a text
-    return ConfigError(f"{ENVIRONMENT} is no crash order: {why}. Unset it, or set it as in {ENVIRONMENT}='{example}'.")
+    return ConfigError(f"{ENVIRONMENT} arms no crash: {why}. Unset it, or set it as in {ENVIRONMENT}='{example}'.")

@@ -1,4 +1,4 @@
-"""Crash points: their names, and orders that could not hit."""
+"""Crash points: their names, and armed crashes that could not hit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def once(tmp_path: Path) -> Path:
     return tmp_path / "once"
 
 
-def order(once: Path, kill: str = "worker", **where: Any) -> dict[str, Any]:
+def crash(once: Path, kill: str = "worker", **where: Any) -> dict[str, Any]:
     return {"point": crash_points.AFTER_FLUSH, "kill": kill, "once": str(once), **where}
 
 
@@ -40,20 +40,21 @@ def test_an_order_that_could_not_hit_is_an_error_and_not_a_test_that_proves_noth
     once: Path, change: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
-        crash_points.orders_in(json.dumps({**order(once), **change}))
+        crash_points.armed_crashes(json.dumps({**crash(once), **change}))
     assert words in str(error.value)
     assert "Unset it, or set it as in CKPT_CRASH='{" in str(error.value)
 
 
 @pytest.mark.parametrize("text", NO_ORDERS)
 def test_a_text_that_is_no_order_is_an_error(text: str) -> None:
-    with pytest.raises(ConfigError, match="CKPT_CRASH is no crash order"):
-        crash_points.orders_in(text)
+    with pytest.raises(ConfigError, match="CKPT_CRASH arms no crash"):
+        crash_points.armed_crashes(text)
 
 
 @pytest.mark.parametrize("point", crash_points.POINTS)
 def test_every_point_can_be_armed(once: Path, point: str) -> None:
-    assert [order["point"] for order in crash_points.orders_in(json.dumps({**order(once), "point": point}))] == [point]
+    (armed,) = crash_points.armed_crashes(json.dumps({**crash(once), "point": point}))
+    assert armed["point"] == point
 
 
 def test_the_points_are_those_of_the_protocol_and_the_drivers_are_among_them() -> None:
