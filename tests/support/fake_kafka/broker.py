@@ -23,6 +23,8 @@ class Entry:
     time: float = 0.0
     open_in: object | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    #: Only readers of uncommitted records see it.
+    aborted: bool = False
 
 
 class FakePartition:
@@ -65,7 +67,7 @@ class FakePartition:
 
     @property
     def committed(self) -> list[Entry]:
-        return [entry for entry in self.log[: self.stable] if entry is not None]
+        return [entry for entry in self.log[: self.stable] if entry is not None and not entry.aborted]
 
 
 @dataclass

@@ -32,6 +32,9 @@ class Message:
     def value(self) -> bytes | None:
         return None if self._record is None else self._record.value
 
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return None if self._record is None else list(self._record.headers) or None
+
     def timestamp(self) -> tuple[int, int]:
         return 1, int(self._record.time * 1000)
 
@@ -88,6 +91,10 @@ class FakeConsumer:
     def unassign(self) -> None:
         self._positions.clear()
 
+    def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        for p in partitions:
+            del self._positions[p.topic, p.partition]
+
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         self._paused |= {(p.topic, p.partition) for p in partitions}
 
@@ -111,7 +118,8 @@ class FakeConsumer:
                 end = KafkaError(KafkaError._PARTITION_EOF)
                 return Message(TopicPartition(*where, at), error=end)
             self._positions[where] = at + 1
-            if (record := log.log[at]) is None:
+            record = log.log[at]
+            if record is None or (record.aborted and self.settings.get("isolation.level") != "read_uncommitted"):
                 return None
             self.delivered += 1
             return Message(TopicPartition(*where, at), record)
@@ -119,6 +127,19 @@ class FakeConsumer:
             # As the real one: it waits for a record that does not come, so a loop with a deadline ends.
             self.broker.clock.now += max(0.0, seconds)
         return None
+
+    def consume(self, count: int, seconds: float = -1) -> list[Message]:
+        """What is there, up to that many messages; it waits only if nothing is."""
+        found: list[Message] = []
+        while len(found) < count:
+            before = dict(self._positions)
+            if (message := self.poll(0)) is not None:
+                found.append(message)
+            elif before == self._positions:
+                break
+        if not found and self.broker.clock is not None:
+            self.broker.clock.now += max(0.0, seconds)
+        return found
 
     def committed(self, partitions: Iterable[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
         group = self.settings["group.id"]
