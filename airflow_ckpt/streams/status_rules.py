@@ -194,7 +194,8 @@ def _progressing(seen: Observation, run: RunRecord, window: float) -> _Judgement
         moved = max(moved, datetime.fromtimestamp(seen.position.checkpoint.batch_timestamp_ms / 1000, UTC))
     quiet = (seen.now - moved).total_seconds()
     lag = _total(seen.position.lag)
-    if quiet > window:
+    # Without the checkpoint it is unknown whether a batch has begun since.
+    if quiet > window and seen.position.checkpoint_error is None:
         since = f"nothing was committed for {in_words(quiet)}"
         if in_doubt is not None:
             return _Judgement(STALLED, f"batch {in_doubt} is not committed yet: {since}", moved)

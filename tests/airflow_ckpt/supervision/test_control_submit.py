@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
-from airflow_ckpt.exceptions import CkptError, PreflightRefused, SubmitFailed
+from airflow_ckpt.exceptions import CkptError, PreflightRefused, RunnerError, SubmitFailed
 from airflow_ckpt.streams.preflight import PreflightFinding
+from airflow_ckpt.streams.restart_strategies import NoRestart
 from airflow_ckpt.supervision import control as control_module
 from airflow_ckpt.supervision import source_position
 from airflow_ckpt.supervision.intent_files import read_intent, write_intent
+from ckpt_stream.errors import KafkaUnreachable
 from ckpt_stream.protocol.data_loss import LostRange
 from ckpt_stream.protocol.run_files.restart_history import read_history
 from tests.airflow_ckpt.supervision.fakes import Deployment, intent_of, kinds
-from tests.airflow_ckpt.supervision.samples import start_with
+from tests.airflow_ckpt.supervision.samples import a_stream, start_with
 
 pytestmark = pytest.mark.unit
 
@@ -79,6 +81,29 @@ def test_a_submit_does_not_attach_to_a_stream_whose_checkpoint_cannot_be_read(
     assert kinds(world) == ["submit"]
 
 
+def test_a_stream_is_not_given_up_because_neither_its_checkpoint_nor_kafka_can_be_read(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It commits nothing while Kafka is away; whether it hangs shows in its checkpoint alone."""
+    world.stream = a_stream(restart=NoRestart(), stall_after=60)
+    world.control().submit(submission="a")
+    run = world.says("STARTING", "RUNNING", ago=120)
+    run.heartbeat = datetime.now(UTC).isoformat()
+    world.files.write(run.path, run.to_json())
+
+    def denied(*_: Any, **__: Any) -> None:
+        raise PermissionError("denied")
+
+    def no_answer(*_: Any) -> None:
+        raise KafkaUnreachable("BrokersDown")
+
+    monkeypatch.setattr(source_position, "read_checkpoint", denied)
+    monkeypatch.setattr(source_position, "shared_admin", no_answer)
+    with pytest.raises(PermissionError, match="denied"):
+        world.control(kafka={"bootstrap.servers": "not-asked.invalid:1"}).submit(submission="a")
+    assert (len(world.runner.started), world.runner.killed) == (1, [])
+
+
 def test_a_submit_attaches_to_a_driver_that_has_written_no_run_record_yet(world: Deployment) -> None:
     world.control().submit()
     assert world.control().submit().state == "STARTING"
@@ -137,6 +162,21 @@ def test_a_submit_that_failed_is_noted_with_its_reason(world: Deployment) -> Non
     status = world.control().status()
     assert (status.state, status.reason) == ("FAILED", "QueueMissing")
     assert kinds(world) == ["submit"]
+
+
+def test_a_submit_of_which_the_outcome_is_unknown_is_no_failed_one(world: Deployment) -> None:
+    """The cluster did not answer after spark-submit: its driver is found by its token, and no second one is started."""
+
+    def no_answer(token: str) -> None:
+        raise RunnerError("the cluster does not answer")
+
+    world.runner.after = no_answer
+    with pytest.raises(RunnerError):
+        world.control().submit(submission="a")
+    world.runner.after = lambda token: None
+    assert intent_of(world).failed is None
+    assert world.control().submit(submission="a").state == "STARTING"
+    assert (len(world.runner.started), kinds(world)) == (1, ["submit"])
 
 
 def test_a_stream_that_was_stopped_is_not_started_again_by_a_retry_of_its_submit(world: Deployment) -> None:
