@@ -237,3 +237,23 @@ def test_a_stream_that_was_started_and_asked_to_stop_meanwhile_is_attached_to(
 
     assert control.resume(look).token == world.token
     assert (len(world.runner.started), kinds(world)) == (2, ["submit", "submit"])
+
+
+def test_clearing_a_submit_that_another_task_has_preceded_begins_no_new_budget(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have seen that there is no driver; the other one is faster."""
+    launch = world._launch
+
+    def another_task_is_faster(request: LaunchRequest) -> Launch:
+        monkeypatch.setattr(world, "_launch", launch)
+        world.control("another task").submit(submission="another run")
+        return launch(request)
+
+    monkeypatch.setattr(world, "_launch", another_task_is_faster)
+    assert world.control().submit(submission="this run").token == world.token
+    assert kinds(world) == ["submit", "attach"]
+    world.fails(ago=11)
+
+    world.control("the same task, cleared").submit(submission="this run")
+    assert (len(world.runner.started), kinds(world)) == (2, ["submit", "attach", "restart"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,12 +17,17 @@ from airflow_ckpt.exceptions import (
     SubmitFailed,
 )
 from airflow_ckpt.streams.driver_state import RUNNING, UNKNOWN, VANISHED, DriverState
+from airflow_ckpt.streams.preflight import StartConditions
 from airflow_ckpt.streams.restart_strategies import FixedDelay, NoRestart
 from airflow_ckpt.supervision import control as control_module
+from airflow_ckpt.supervision.observing import LookBeforeStart
 from airflow_ckpt.supervision.resume_plan import Because
 from airflow_ckpt.supervision.starting import Starter
+from airflow_ckpt.supervision.stream_access import StreamAccess
+from ckpt_stream.errors import LedgerUndecided
 from ckpt_stream.protocol.run_files import record_files
 from ckpt_stream.protocol.run_files.restart_history import read_history
+from ckpt_stream.protocol.topic_ends import TopicEnds
 from tests.airflow_ckpt.supervision.fakes import FAILURE, Deployment, kinds, stalled
 from tests.airflow_ckpt.supervision.samples import a_stream, start_with
 
@@ -216,3 +222,35 @@ def test_a_stalled_driver_that_cannot_be_ended_is_left_alone_and_nothing_is_star
         control.resume(control.look_before_start())
     assert refused.value.kind == "not_started_by_airflow"
     assert world.runner.started == []
+
+
+def test_a_stalled_stream_whose_ledger_moved_during_the_look_is_restarted_all_the_same(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver lives: ledger and checkpoint are compared when it has ended."""
+    stalled(world)
+
+    def read(access: StreamAccess, look: LookBeforeStart) -> StartConditions:
+        found = start_with(topics={"orders_in": TopicEnds({0: 0}, {0: 1}, {0: 1})})(access, look)
+        return replace(found, ledger_refusal=LedgerUndecided("look again")) if look.status.state == "STALLED" else found
+
+    monkeypatch.setattr(control_module, "read_start_conditions", read)
+    control = world.control()
+    assert control.resume(control.look_before_start()).state == "STARTING"
+    assert len(world.runner.started) == 2
+
+
+def test_a_stalled_stream_whose_ledger_does_not_fit_is_ended_and_not_restarted(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stalled(world)
+    given = start_with(topics={"orders_in": TopicEnds({0: 0}, {0: 1}, {0: 1})})
+    monkeypatch.setattr(
+        control_module,
+        "read_start_conditions",
+        lambda access, look: replace(given(access, look), ledger_refusal=LedgerUndecided("look again")),
+    )
+    control = world.control()
+    with pytest.raises(PreflightRefused):
+        control.resume(control.look_before_start())
+    assert len(world.runner.started) == 1

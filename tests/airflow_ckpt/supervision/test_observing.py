@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
+from airflow_ckpt.exceptions import RunnerError
 from airflow_ckpt.streams.driver_state import ENDED, RUNNING, UNKNOWN, VANISHED, DriverState, Handle
 from airflow_ckpt.supervision import observing
 from airflow_ckpt.supervision.intent_files import write_intent
+from airflow_ckpt.supervision.stop_or_kill import stop_is_pending
 from airflow_ckpt.supervision.stream_access import StreamAccess
 from ckpt_stream.errors import Unreadable
 from ckpt_stream.machine.process_identity import boot_id, this_driver
@@ -20,6 +24,10 @@ from ckpt_stream.protocol.run_files.record_files import RUNS
 from tests.airflow_ckpt.supervision.samples import TOKEN, a_run, a_stream, an_intent
 
 pytestmark = pytest.mark.unit
+
+
+#: The runner gets no answer.
+NO_ANSWER = "no answer"
 
 
 class OneDriver:
@@ -31,6 +39,8 @@ class OneDriver:
         self.state = DriverState(state, "in the runner's words")
 
     def look(self, handle: Handle) -> DriverState:
+        if self.state.state == NO_ANSWER:
+            raise RunnerError("the cluster does not answer")
         return self.state
 
 
@@ -80,3 +90,51 @@ def test_the_process_of_a_run_that_has_not_ended_is_looked_for_on_this_machine(
     files.write(run.path, run.to_json())
 
     assert observing.observe(StreamAccess(a_stream(), files, None, None)).process_lives is lives
+
+
+def test_whether_a_stop_waits_is_unknown_without_the_run_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run may have obeyed it, or may not: with neither answer a restart would be right."""
+    monkeypatch.setattr(unfinished_files, "PATIENCE_SECONDS", 0)
+    access = with_a_torn_run_record(tmp_path, TOKEN, RUNNING)
+    with pytest.raises(Unreadable):
+        stop_is_pending(access)
+
+
+def submitted(tmp_path: Path, driver: str, *, minutes_ago: float, runner: str = "process") -> StreamAccess:
+    """A stream whose driver has written no run record yet."""
+    files = FsspecFiles(str(tmp_path))
+    when = (datetime.now(UTC) - timedelta(minutes=minutes_ago)).isoformat()
+    intent = replace(an_intent(handle={"kind": runner, "id": "1", "token": TOKEN}), time=when, runner=runner)
+    write_intent(files, intent)
+    return StreamAccess(a_stream(), files, None, OneDriver(driver))  # type: ignore[arg-type]
+
+
+def test_a_runner_that_gets_no_answer_says_nothing_about_its_driver(tmp_path: Path) -> None:
+    """Its driver may be waiting for a node: a second one must not be started."""
+    status = observing.look(submitted(tmp_path, NO_ANSWER, minutes_ago=8))
+    assert (status.state, "does not answer" in status.reason) == ("STARTING", True)
+
+
+def test_a_runner_is_not_asked_about_the_driver_of_another_one(tmp_path: Path) -> None:
+    """It has never heard of it, which is no proof that it has ended."""
+    access = submitted(tmp_path, VANISHED, minutes_ago=8, runner="yarn")
+    assert observing.look(access).state == "STARTING"
+    assert observing.look_at_driver(access, observing.observe(access).intent)[1] == DriverState(
+        UNKNOWN, "it was started by the runner 'yarn', not 'process'"
+    )
+
+
+def test_ages_are_read_if_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def with_source_ends(access: object, position: object, now: object, *, ages: bool) -> object:
+        asked.append(ages)
+        return position
+
+    monkeypatch.setattr(observing, "with_source_ends", with_source_ends)
+    access = submitted(tmp_path, RUNNING, minutes_ago=1)
+    for wanted in (True, False):
+        observing.look(access, lag_seconds=wanted)
+    assert asked == [True, False]

@@ -76,6 +76,23 @@ def test_the_age_is_that_of_the_oldest_waiting_record(
     assert [p.seconds for p in found] == [42.0, 0.0, None]
 
 
+def test_where_it_is_unknown_how_much_waits_the_age_is_unknown_too(
+    topic: dict[str, TopicEnds | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first batch is in doubt: what it reads is known, and nothing is committed."""
+    topic["orders_in"] = TopicEnds({0: 0}, {0: 100}, {0: 100})
+    asked: list[Any] = []
+
+    def waiting_since(kafka: Any, where: Any) -> dict[tuple[str, int], float]:
+        asked.append(where)
+        return {("orders_in", 0): at(-42).timestamp()}
+
+    monkeypatch.setattr(source_position, "waiting_since", waiting_since)
+    checkpoint = a_checkpoint(committed=None, in_doubt=0, start={"orders_in": {"0": 0}})
+    assert [(p.records, p.seconds) for p in read_lag(checkpoint, ages=True)] == [(None, None)]
+    assert asked == [{("orders_in", 0): 0}], "preflight needs the age, to compare it with the retention"
+
+
 def test_kafka_that_does_not_answer_is_said_and_not_taken_for_no_lag(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

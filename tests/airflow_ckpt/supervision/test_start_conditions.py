@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from airflow_ckpt.streams.preflight import check
 from airflow_ckpt.supervision.observing import look_before_start
 from airflow_ckpt.supervision.start_conditions import read_start_conditions
 from airflow_ckpt.supervision.stream_access import StreamAccess
-from ckpt_stream.protocol.checkpoint.checkpoint_log import input_digest
+from ckpt_stream.protocol.checkpoint.checkpoint_log import initial_offsets, input_digest
 from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
 from tests.airflow_ckpt.supervision.samples import a_stream
 from tests.ckpt_stream.moving import QUERY, MovingCheckpoint, offsets
@@ -23,13 +24,15 @@ from tests.support.fake_kafka import FakeBroker
 
 pytestmark = pytest.mark.unit
 
+HOUR_MS = 3_600_000
+
 
 class World:
     """A stream from `orders_in` to `orders_out`, which was never started."""
 
     def __init__(self, broker: FakeBroker, folder: Path) -> None:
         self.broker, self.folder = broker, folder
-        broker.topic("orders_in", retention_ms="3600000")
+        broker.topic("orders_in", retention_ms=str(HOUR_MS))
         broker.topic("orders_out")
         broker.broker_settings["transaction.max.timeout.ms"] = "900000"
 
@@ -119,3 +122,54 @@ def test_a_start_from_a_ledger_that_holds_nothing_is_refused(kafka: World) -> No
 def test_a_transaction_longer_than_the_brokers_allow_is_found(kafka: World) -> None:
     assert kafka.kinds(transaction_timeout=901) == ["transaction_timeout"]
     assert kafka.kinds(transaction_timeout=900) == []
+
+
+def test_a_checkpoint_that_has_lost_its_metadata_is_found_before_a_start(kafka: World) -> None:
+    """Spark would begin a new query, which knows none of the batches."""
+    kafka.committed(3)
+    kafka.ledger(3)
+    (kafka.folder / "metadata").unlink()
+    findings = kafka.found(source="orders")
+    assert [what for kind, what in findings if kind == "checkpoint_unreadable" and what.startswith("metadata ")]
+
+
+def test_what_a_first_batch_in_doubt_has_lost_is_found_before_a_start(kafka: World) -> None:
+    """Nothing is committed yet: where the batch begins is in the source's own file."""
+    kafka.committed(1)
+    (kafka.folder / "commits/0").unlink()
+    (kafka.folder / "sources/0").mkdir(parents=True)
+    (kafka.folder / "sources/0/0").write_text(initial_offsets({"orders": {"0": 4}}))
+    kafka.broker.partition("orders").low = 4
+    assert kafka.found(source="orders", guarantee="at_least_once") == []
+    kafka.broker.partition("orders").low = 7
+    ((kind, what),) = kafka.found(source="orders", guarantee="at_least_once")
+    assert kind == "data_lost"
+    assert "orders-0" in what
+
+
+@pytest.mark.parametrize(
+    ("settings", "kinds"),
+    [
+        ({"retention.ms": str(HOUR_MS)}, ["data_soon_lost"]),
+        ({"retention.ms": str(10 * HOUR_MS)}, []),
+        ({"retention.ms": "-1"}, []),
+        ({"retention.ms": str(HOUR_MS), "cleanup.policy": "compact,delete"}, ["data_soon_lost"]),
+        ({"retention.ms": str(HOUR_MS), "cleanup.policy": "compact"}, []),
+    ],
+)
+def test_input_that_retention_is_about_to_delete_is_found(
+    kafka: World, settings: dict[str, str], kinds: list[str]
+) -> None:
+    """The first unread record is 55 minutes old."""
+    kafka.committed(3)
+    kafka.ledger(3)
+    kafka.broker.topics["orders"].settings.update(settings)
+    kafka.broker.partition("orders").write(None, b"v", time.time() - 55 * 60)
+    assert kafka.kinds(source="orders") == kinds
+
+
+def test_what_is_found_before_a_start_leaves_no_client_of_the_ledger_open(kafka: World) -> None:
+    kafka.committed(3)
+    kafka.ledger(3)
+    kafka.found(source="orders")
+    assert [client.closed for client in kafka.broker.clients if hasattr(client, "closed")].count(False) == 0

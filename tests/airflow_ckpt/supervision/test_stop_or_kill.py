@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from airflow_ckpt.exceptions import PreflightRefused
+from airflow_ckpt.runners.base import Launch
 from airflow_ckpt.streams.driver_state import ENDED, VANISHED, DriverState
 from airflow_ckpt.supervision import control as control_module
 from airflow_ckpt.supervision import source_position
 from airflow_ckpt.supervision.intent_files import write_intent
+from airflow_ckpt.supervision.launch_request import LaunchRequest
 from ckpt_stream.machine.process_identity import boot_id
 from ckpt_stream.protocol.run_files import record_files, stop_requests
 from tests.airflow_ckpt.supervision.fakes import Deployment, intent_of, kinds, sleep_until, stalled
@@ -235,6 +237,24 @@ def test_a_stop_that_comes_while_the_restart_is_prepared_is_seen_in_time(
     assert control.resume(control.look_before_start()).state == "STOPPED"
     # Nothing is left behind that a driver would have to clean up.
     assert (len(world.runner.started), len(world.requests), kinds(world)) == (1, 1, ["submit"])
+
+
+def test_a_restart_withdraws_no_stop_that_comes_too_late_to_prevent_it(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver finds the request, and ends after its first batch."""
+    world.control().submit()
+    world.fails(ago=11)
+    control, launch = world.control(), world._launch
+
+    def late(request: LaunchRequest) -> Launch:
+        world.control("bob").request_stop()
+        return launch(request)
+
+    monkeypatch.setattr(control, "_launch", late)
+    found = control.resume(control.look_before_start())
+    assert (found.state, (found.stop or {})["by"]) == ("STARTING", "bob")
+    assert len(world.runner.started) == 2
 
 
 def test_a_stop_that_crosses_a_restart_reaches_the_driver_that_was_started(world: Deployment) -> None:
