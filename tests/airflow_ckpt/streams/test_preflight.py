@@ -164,6 +164,8 @@ def test_partitions_that_are_gone_are_unsafe() -> None:
     finding = only(checkpoint=at_offsets(50, 60, 70), topics={"orders_in": ends((0, 100))})
     assert (finding.kind, finding.unsafe) == ("partitions_gone", True)
     assert "no partition 1, 2 any more" in finding.what
+    # A user who allows this allows it for these partitions: the driver is told which.
+    assert finding.lost == (LostRange("orders_in", 1, 60, None), LostRange("orders_in", 2, 70, None))
 
 
 def test_partitions_that_were_added_are_worth_a_word_and_no_refusal() -> None:
@@ -194,6 +196,11 @@ def test_kafka_that_does_not_answer_is_one_finding_and_not_many() -> None:
         transaction_max_ms=1,
     )
     assert (finding.kind, finding.what, finding.unsafe) == ("kafka_unreachable", "NoAnswer", True)
+
+
+def test_kafka_that_was_not_asked_is_unknown_and_not_taken_for_well() -> None:
+    finding = only(topics=None)
+    assert (finding.kind, finding.unsafe, finding.temporary) == ("kafka_unreachable", True, True)
 
 
 def test_each_damage_of_the_checkpoint_is_a_finding() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -179,6 +180,8 @@ def test_the_age_of_the_last_commit_comes_from_the_run_or_from_the_checkpoint() 
     checkpoint = a_checkpoint(batch_timestamp_ms=int(at(-10).timestamp() * 1000))
     assert status(50, checkpoint=checkpoint).age_seconds == 60.0
     assert status(50, checkpoint=a_checkpoint(None)).age_seconds is None
+    begun = replace(checkpoint, committed=None, in_doubt=4)
+    assert status(50, checkpoint=begun).age_seconds is None, "a first batch that has begun is no commit"
 
 
 def test_a_status_shows_where_to_look_and_is_plain_json() -> None:

@@ -66,3 +66,13 @@ def test_a_watch_is_not_stalled_before_a_heartbeat_counts_as_missed() -> None:
     run = a_run(("STARTING", 0), ("RUNNING", 10), heartbeat=20, heartbeat_seconds=WINDOW, idle=text(20))
     found = status(20 + late, run=run, intent=an_intent(), driver=LIVES, checkpoint=a_checkpoint(), lag=a_lag(0))
     assert found.state == IDLE
+
+
+@pytest.mark.parametrize(
+    ("last", "now", "stopping"),
+    [(("RUNNING", 30), 40, True), (("RUNNING", 30), 40 + 10 * WINDOW, True), (("STOPPED", 40), 50, False)],
+    ids=["running", "stalled", "stopped"],
+)
+def test_only_a_driver_that_lives_is_stopping(last: tuple[str, float], now: float, stopping: bool) -> None:
+    run = a_run(("STARTING", 20), last, heartbeat=40, stopping=True)
+    assert status(now, run=run, intent=an_intent(), driver=LIVES if stopping else ENDED).stopping is stopping

@@ -17,6 +17,7 @@ from airflow_ckpt.supervision import control as control_module
 from airflow_ckpt.supervision.intent_files import write_intent
 from airflow_ckpt.supervision.launch_request import LaunchRequest
 from ckpt_stream.errors import LedgerLost
+from ckpt_stream.protocol.topic_ends import TopicEnds
 from tests.airflow_ckpt.supervision.fakes import Deployment, intent_of
 
 pytestmark = pytest.mark.unit
@@ -46,6 +47,20 @@ def test_the_risks_of_a_stream_that_runs_are_those_of_a_restart_and_not_that_it_
     assert {finding.kind for finding in control.risks(look)} == {"topic_missing"}
     world.fails(ago=20)
     assert {finding.kind for finding in control.risks(control.look_before_start())} == {"topic_missing", "ledger"}
+
+
+# --- where the input ends ---------------------------------------------------------------------------------------------
+
+
+def test_the_input_ends_where_readers_of_committed_records_can_get_to(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that waits for the end of all input would wait for a transaction of another program without an end."""
+    ends = {"orders_in": TopicEnds({0: 0}, {0: 5}, {0: 9}), "gone": None}
+    monkeypatch.setattr(control_module, "shared_admin", lambda kafka: None)
+    monkeypatch.setattr(control_module, "source_ends", lambda *_: ends)
+    assert world.control(kafka={"bootstrap.servers": "not-asked.invalid:1"}).source_ends() == {"orders_in": {"0": 5}}
+    assert world.control().source_ends() == {}
 
 
 # --- a job beside the stream -------------------------------------------------------------------------------------------

@@ -254,3 +254,16 @@ def test_a_stalled_stream_whose_ledger_does_not_fit_is_ended_and_not_restarted(
     with pytest.raises(PreflightRefused):
         control.resume(control.look_before_start())
     assert len(world.runner.started) == 1
+
+
+def test_a_stalled_stream_that_is_stopped_while_its_driver_is_killed_ends_without_a_refusal(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not to be started, so what would prevent a start does not matter."""
+    stalled(world)
+    control = world.control()
+    look = control.look_before_start()
+    world.control("bob").request_stop()
+    prevented = start_with(kafka_error="away")
+    world.runner.on_kill = lambda token: monkeypatch.setattr(control_module, "read_start_conditions", prevented)
+    assert control.resume(look).state == "STOPPED"

@@ -166,10 +166,3 @@ def test_input_that_retention_is_about_to_delete_is_found(
     kafka.broker.topics["orders"].settings.update(settings)
     kafka.broker.partition("orders").write(None, b"v", time.time() - 55 * 60)
     assert kafka.kinds(source="orders") == kinds
-
-
-def test_what_is_found_before_a_start_leaves_no_client_of_the_ledger_open(kafka: World) -> None:
-    kafka.committed(3)
-    kafka.ledger(3)
-    kafka.found(source="orders")
-    assert [client.closed for client in kafka.broker.clients if hasattr(client, "closed")].count(False) == 0
