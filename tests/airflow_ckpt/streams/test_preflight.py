@@ -213,6 +213,7 @@ def test_each_damage_of_the_checkpoint_is_a_finding() -> None:
         ("checkpoint_unreadable", "offsets/4 is torn."),
         ("checkpoint_unreadable", "commits/3 is empty."),
     ]
+    assert all(f.unsafe and not f.temporary for f in findings), "Spark would refuse it, or begin somewhere else"
 
 
 def test_a_transaction_timeout_above_the_brokers_maximum_is_refused_with_both_numbers() -> None:
