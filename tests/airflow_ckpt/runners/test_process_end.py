@@ -112,10 +112,16 @@ def test_a_driver_is_killed_by_another_runner_that_was_given_its_handle(runner: 
     assert runner.look(handle).exit_code == -signal.SIGTERM
 
 
-def test_a_driver_that_does_not_obey_is_killed_by_force(runner: ProcessRunner, start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("launched", [True, False], ids=["with its launcher", "after its launcher was killed"])
+def test_a_driver_that_does_not_obey_is_killed_by_force(
+    runner: ProcessRunner, start: Start, tmp_path: Path, launched: bool
+) -> None:
     handle = start("sh", "-c", f"trap '' TERM; touch {tmp_path}/ready; while :; do sleep 0.05; done")
     wait_for(lambda: (tmp_path / "ready").exists(), "the trap", 10)
     child = child_of(handle)
+    if not launched:
+        os.kill(int(handle.id), signal.SIGKILL)
+        wait_for(lambda: process_started(int(handle.id)) is None, "the launcher's end", 5)
     state = runner.kill(handle, wait=0.3)
     assert state.state in (ENDED, VANISHED)
     assert process_started(child) is None

@@ -171,6 +171,19 @@ def test_of_an_audited_sink_every_record_is_looked_at(broker: FakeBroker, tmp_pa
     assert (verdict.verdict, verdict.lost, verdict.duplicated) == (VIOLATED, 1, 1)
 
 
+@pytest.mark.parametrize(("missing", "kind", "torn"), [(slice(3, 6), "torn_batch", 1), (slice(3, 5), "lost", 0)])
+def test_of_an_audited_sink_a_lane_without_any_record_is_torn(
+    broker: FakeBroker, tmp_path: Path, missing: slice, kind: str, torn: int
+) -> None:
+    sink = with_batches(SinkInMemory(broker, tmp_path, audit=True))
+    places = range(6)[missing]
+    for place in places:
+        sink.sink.log[place] = None
+    verdict = sink.verdict()
+    assert kinds(verdict) == [(kind, True)]
+    assert (verdict.verdict, verdict.lost, verdict.torn) == (VIOLATED, len(places), torn)
+
+
 def test_one_batch_without_the_audit_header_is_enough_to_go_by_the_sums(broker: FakeBroker, tmp_path: Path) -> None:
     sink = SinkInMemory(broker, tmp_path)
     sink.batch()
