@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_ckpt.kafka import shared_client
 from airflow_ckpt.kafka.shared_client import KEEP, shared_admin
 
 pytestmark = pytest.mark.unit
@@ -24,3 +25,15 @@ def test_no_more_clients_are_kept_than_a_deployment_has_clusters() -> None:
     for port in range(2, KEEP + 3):
         shared_admin(settings(port))
     assert shared_admin(settings(1)) is not first
+
+
+class Idle:
+    """As librdkafka's client: it has the length of its queue, so an idle one counts as false."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+def test_a_client_that_is_idle_is_shared_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_client, "admin_client", lambda kafka: Idle())
+    assert shared_admin(settings(9)) is shared_admin(settings(9))

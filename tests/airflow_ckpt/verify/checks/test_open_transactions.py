@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from confluent_kafka import KafkaError, TopicPartition
 
 from airflow_ckpt.verify.checks import open_transactions
 from airflow_ckpt.verify.checks.open_transactions import check_open
@@ -12,6 +13,7 @@ from airflow_ckpt.verify.verdict import Finding
 from ckpt_stream.kafka.ask_topic_ends import topic_ends
 from tests.support.fake_kafka import FakeBroker
 from tests.support.fake_kafka.admin import FakeAdmin
+from tests.support.fake_kafka.consumer import FakeConsumer, Message
 
 pytestmark = pytest.mark.unit
 
@@ -60,6 +62,23 @@ def test_a_transaction_that_ends_meanwhile_is_none(broker: FakeBroker, monkeypat
     log = broker.partition("sink", 1).log
     log[3:] = [None] * len(log[3:])
     assert found(broker) == []
+
+
+def test_an_error_that_is_read_before_the_record_has_no_time(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a broker closes the connection: its transaction is as old as its first record all the same."""
+    read, errors = FakeConsumer.poll, [KafkaError(KafkaError._TRANSPORT)]
+
+    def poll(self: FakeConsumer, seconds: float = -1) -> Message | None:
+        if errors:
+            return Message(TopicPartition("sink", 1, 3), error=errors.pop())
+        return read(self, seconds)
+
+    monkeypatch.setattr(FakeConsumer, "poll", poll)
+    opened(broker, TIMEOUT - 30)
+    assert found(broker) == []
+    assert errors == []
 
 
 def test_a_topic_without_an_open_transaction_has_no_finding(broker: FakeBroker) -> None:
