@@ -13,7 +13,7 @@ from airflow_ckpt.verify.verdict import Verdict
 from airflow_ckpt.verify.verification import verify
 from ckpt_stream.protocol.checkpoint.checkpoint_log import input_digest
 from ckpt_stream.protocol.ledger.checksum import AUDIT_HEADER, checksum_of
-from ckpt_stream.protocol.ledger.ledger_record import LedgerRecord, ledger_topic
+from ckpt_stream.protocol.ledger.ledger_record import FORMAT, LedgerRecord, ledger_topic
 from tests.ckpt_stream.moving import QUERY, MovingCheckpoint, offsets
 from tests.ckpt_stream.samples import held
 from tests.support.fake_kafka import FakeBroker, FakePartition
@@ -48,10 +48,11 @@ class SinkInMemory:
     ) -> LedgerRecord:
         """Write one batch with these rows, and with these dead letters if there is a topic for them."""
         rows, batch = rows or ROWS, len(self.records) if number is None else number
+        version = changes.get("format", FORMAT)
         record = replace(
             held(batch, query_id=QUERY, digest=input_digest(offsets(batch)), topic=SINK, audited=self.audit),
             records=len(rows),
-            checksum=checksum_of([b"k"] * len(rows), [row.encode() for row in rows]),
+            checksum=checksum_of([b"k"] * len(rows), [row.encode() for row in rows], None, version),
             sink_start={SINK: {"0": self.sink.high}},
             **changes,
         )
@@ -64,7 +65,7 @@ class SinkInMemory:
                 sink_start={**record.sink_start, DEAD: starts},
                 dead_letter_topic=DEAD,
                 dead_letters=len(dead),
-                dead_letter_checksum=checksum_of([b"k"] * len(dead), [row.encode() for row in dead]),
+                dead_letter_checksum=checksum_of([b"k"] * len(dead), [row.encode() for row in dead], None, version),
             )
             for row in dead:
                 self.write(self.dead, row)

@@ -252,3 +252,16 @@ def test_a_scan_that_gets_nothing_for_a_minute_is_stuck(sink: SinkInMemory) -> N
         list(scan_in_process(plan, sink.subject.kafka, progress))
     assert broker.clock is not None
     assert broker.clock.now >= 60
+
+
+def test_a_scan_that_is_slow_is_not_stuck(sink: SinkInMemory) -> None:
+    """Each answer of the broker takes most of the minute after which silence counts as stuck."""
+    plan, broker = make_plan(sink.subject), sink.broker
+
+    def wait() -> None:
+        assert broker.clock is not None
+        broker.clock.now += 50
+
+    broker.fail("poll", *[wait] * 6)
+    (found,) = scan_in_process(plan, sink.subject.kafka)
+    assert found.records == 6

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_ckpt.exceptions import ScanStuck
-from airflow_ckpt.verify.scan.sink_scan import Gathered
+from airflow_ckpt.verify.scan.sink_scan import Gathered, reader_settings
 from ckpt_stream.protocol.ledger.checksum import weighed_checksum
 from ckpt_stream.protocol.verification.scan_result import Boundaries, Sums
 from tests.airflow_ckpt.verify.test_histories import Message, hash_of
@@ -73,3 +73,11 @@ class Broken(Message):
 def test_an_error_among_the_messages_ends_the_scan() -> None:
     with pytest.raises(ScanStuck, match="authorization"):
         Gathered("sink", BOUNDARIES, STOPS).add([message(0, 10), Broken(0, 11, (None, None), None)])
+
+
+def test_a_reader_changes_nothing_and_is_told_of_offsets_that_are_gone() -> None:
+    """Where an offset is gone, the client would else go on at the topic's end, and the records between would seem lost."""
+    given = reader_settings({"bootstrap.servers": "broker:1", "auto.offset.reset": "earliest"}, "read_uncommitted")
+    assert (given["auto.offset.reset"], given["isolation.level"]) == ("error", "read_uncommitted")
+    assert (given["enable.auto.commit"], given["allow.auto.create.topics"]) == (False, False)
+    assert reader_settings({})["isolation.level"] == "read_committed"
