@@ -181,3 +181,11 @@ def test_nothing_reached_moves_nothing(files: FsspecFiles) -> None:
     record_verdict(files, verdict(5))
     record_verdict(files, verdict(None))
     assert verified_until(files, "sink") == 5
+
+
+def test_after_a_violation_the_position_is_where_a_clean_verdict_ends(files: FsspecFiles) -> None:
+    """The records that were clean before may have been altered since: what comes after is verified again."""
+    record_verdict(files, verdict(9))
+    record_verdict(files, verdict(12, DOUBLED))
+    record_verdict(files, verdict(3))
+    assert verified_until(files, "sink") == 3
