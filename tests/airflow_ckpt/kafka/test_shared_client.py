@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import pytest
 
 from airflow_ckpt.kafka import shared_client
@@ -35,5 +37,6 @@ class Idle:
 
 
 def test_a_client_that_is_idle_is_shared_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_client, "_clients", OrderedDict())
     monkeypatch.setattr(shared_client, "admin_client", lambda kafka: Idle())
     assert shared_admin(settings(9)) is shared_admin(settings(9))

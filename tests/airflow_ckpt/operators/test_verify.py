@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,15 @@ def test_the_streams_group_is_compared_if_the_stream_commits_to_it(world: World,
     world.deployment.stream = replace(world.deployment.stream, offset_mirror=mirror)
     world.sink.broker.groups[world.deployment.stream.config.group] = {("source", 0): 1000}
     found = world.verify(on_violation="warn")
+    assert [f["kind"] for f in found["findings"]] == kinds
+
+
+@pytest.mark.parametrize(("timeout", "kinds"), [(60, ["open_transaction"]), (3600, [])])
+def test_how_long_a_transaction_may_be_open_is_up_to_the_stream(world: World, timeout: int, kinds: list[str]) -> None:
+    world.deployment.stream = replace(world.deployment.stream, transaction_timeout=timeout)
+    world.sink.sink.hidden_from = world.sink.sink.high
+    world.sink.sink.write(b"k", b"open", time.time() - 1000)
+    found = world.verify(since=0, until=0, on_violation="warn")
     assert [f["kind"] for f in found["findings"]] == kinds
 
 

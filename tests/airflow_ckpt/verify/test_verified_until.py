@@ -126,6 +126,13 @@ def test_what_the_query_before_left_is_not_passed_over(
     assert (not_yet_verified(files, "sink").query == "q2") is moves
 
 
+def test_a_whole_query_between_is_not_passed_over(files: FsspecFiles) -> None:
+    record_verdict(files, verdict(60))
+    three = {"q1": (0, 60), "between": (0, 9), "q2": (0, 3)}
+    record_verdict(files, verdict(3, query="q2", since=0, since_query="q2", queries=three))
+    assert not_yet_verified(files, "sink") == BatchRange(60, query="q1")
+
+
 @pytest.mark.parametrize("finding", [COMPACTED, DOUBLED])
 def test_what_is_not_clean_does_not_move_it(files: FsspecFiles, finding: Finding) -> None:
     record_verdict(files, verdict(5))
