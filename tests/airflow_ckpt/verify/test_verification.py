@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from airflow_ckpt.exceptions import ScanStuck
 from airflow_ckpt.verify.planning import make_plan
@@ -19,6 +20,7 @@ from ckpt_stream.protocol.verification.consistent_cut import BatchRange
 from tests.airflow_ckpt.verify.sink_in_memory import DEAD, LEDGER, SINK, SinkInMemory, kinds
 from tests.ckpt_stream.moving import QUERY
 from tests.support.fake_kafka import FakeBroker, FakePartition
+from tests.support.fake_kafka.consumer import FakeConsumer
 
 pytestmark = pytest.mark.unit
 
@@ -265,3 +267,21 @@ def test_a_scan_that_is_slow_is_not_stuck(sink: SinkInMemory) -> None:
     broker.fail("poll", *[wait] * 6)
     (found,) = scan_in_process(plan, sink.subject.kafka)
     assert found.records == 6
+
+
+def test_a_partition_of_which_nothing_is_to_be_read_is_not_waited_for(
+    sink: SinkInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that has read nothing has no position, by which the end of a scan is known."""
+    assigned: list[list[int]] = []
+    assign = FakeConsumer.assign
+
+    def note(self: FakeConsumer, partitions: list[TopicPartition]) -> None:
+        assigned.append([p.partition for p in partitions])
+        assign(self, partitions)
+
+    sink.broker.topics[SINK].partitions.append(FakePartition())
+    plan = make_plan(sink.subject)
+    monkeypatch.setattr(FakeConsumer, "assign", note)
+    (found,) = scan_in_process(plan, sink.subject.kafka)
+    assert (found.records, assigned) == (6, [[0]])
