@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from airflow_ckpt.exceptions import NotPrivate
-from airflow_ckpt.runners.private_files import new_folder
+from airflow_ckpt.runners import private_files
+from airflow_ckpt.runners.base import Launch
+from airflow_ckpt.runners.private_files import new_folder, read_private, write_private
 
 pytestmark = pytest.mark.unit
 
@@ -45,3 +50,32 @@ def test_a_folder_that_is_there_is_neither_taken_nor_deleted(tmp_path: Path) -> 
 def test_a_token_that_is_a_path_makes_no_folder(tmp_path: Path) -> None:
     with pytest.raises(NotPrivate), new_folder(tmp_path / "work", "../t1"):
         pytest.fail("it was made")
+
+
+def test_a_launch_that_is_discarded_leaves_no_secret_wherever_it_is(tmp_path: Path) -> None:
+    folder, secret = tmp_path / "t1", tmp_path / "secrets.conf"
+    folder.mkdir()
+    (folder / "stream.json").write_text("{}")
+    secret.write_text("x")
+    launch = Launch(("spark-submit",), {}, folder, (str(secret),))
+    launch.discard()
+    assert list(tmp_path.iterdir()) == []
+    launch.discard()
+
+
+def test_a_file_of_another_user_is_not_trusted_even_in_a_private_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_folder(tmp_path, "t1") as folder:
+        write_private(folder / "launch.json", "{}")
+    assert read_private(folder, "launch.json") == "{}"
+    own, stat_of = os.geteuid(), os.fstat
+
+    def of_another_user(descriptor: int) -> Any:
+        found = stat_of(descriptor)
+        uid = own if stat.S_ISDIR(found.st_mode) else own + 1
+        return SimpleNamespace(st_uid=uid, st_mode=found.st_mode)
+
+    monkeypatch.setattr(private_files, "os", SimpleNamespace(**{**vars(os), "fstat": of_another_user}))
+    with pytest.raises(NotPrivate):
+        read_private(folder, "launch.json")

@@ -139,7 +139,7 @@ def test_a_pod_on_a_node_that_does_not_report_is_no_verdict(server: Server, clus
     assert runner(server).look(HANDLE).state == UNKNOWN
 
 
-@pytest.mark.parametrize(("since", "grace"), [(-8, 10), (8, 10), (25, 30)])
+@pytest.mark.parametrize(("since", "grace"), [(-8, 10), (8, 10), (25, 30), (8, 1)])
 def test_a_pod_that_is_being_deleted_runs_as_long_as_its_node_may_take(
     server: Server, cluster: Cluster, since: float, grace: float
 ) -> None:

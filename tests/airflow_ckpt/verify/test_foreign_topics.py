@@ -161,6 +161,22 @@ def test_what_the_source_got_while_the_sink_was_read_is_not_missed(
     assert (found.verdict, kinds(found)) == (CLEAN, [])
 
 
+def test_what_the_sink_got_after_the_look_at_its_end_is_left_out(
+    topics: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client hands over what it has fetched: half of what is written meanwhile would seem to be more than there is."""
+    look = foreign.check_open
+
+    def sink_goes_on(kafka: Any, topic: str, *args: Any) -> Any:
+        if topic == "sink":
+            fill(topics.partition("sink"), 9)
+        return look(kafka, topic, *args)
+
+    monkeypatch.setattr(foreign, "check_open", sink_goes_on)
+    found = verdict()
+    assert (found.verdict, found.sink_committed, kinds(found)) == (CLEAN, 5, [])
+
+
 def test_more_ids_than_memory_may_hold_are_unknown(topics: FakeBroker) -> None:
     found = verdict(max_ids=3)
     assert (found.verdict, kinds(found)) == (UNKNOWN, [("too_many_ids", False)])
