@@ -180,7 +180,7 @@ def test_the_age_of_the_last_commit_comes_from_the_run_or_from_the_checkpoint() 
     checkpoint = a_checkpoint(batch_timestamp_ms=int(at(-10).timestamp() * 1000))
     assert status(50, checkpoint=checkpoint).age_seconds == 60.0
     assert status(50, checkpoint=a_checkpoint(None)).age_seconds is None
-    begun = replace(checkpoint, committed=None, in_doubt=4)
+    begun = replace(checkpoint, committed=None)
     assert status(50, checkpoint=begun).age_seconds is None, "a first batch that has begun is no commit"
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_ckpt.verify.checks.checkpoint_check import check_checkpoint
-from ckpt_stream.protocol.checkpoint.checkpoint_end import CheckpointEnd
+from ckpt_stream.protocol.checkpoint.intact_checkpoint import IntactCheckpoint
 from ckpt_stream.protocol.ledger.ledger_batches import batches_of
 from ckpt_stream.protocol.ledger.ledger_record import LedgerRecord
 from ckpt_stream.protocol.run_files.adoption import Adoption
@@ -21,9 +21,9 @@ Found = list[tuple[str, int | None]]
 
 def found(
     lanes: Sequence[Sequence[LedgerRecord]],
-    after: CheckpointEnd,
+    after: IntactCheckpoint,
     *,
-    before: CheckpointEnd | None = None,
+    before: IntactCheckpoint | None = None,
     adopted: Adoption | None = None,
 ) -> Found:
     findings = list(check_checkpoint(batches_of(lanes), before or after, after, adopted))
