@@ -1,4 +1,4 @@
-"""Where a checkpoint stands, as a start of the stream must know it: damage is refused by name."""
+"""The newest batches of a checkpoint, as a start of the stream needs them: a damaged file raises an error that names it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ckpt_stream.protocol.storage import NOT_A_TEXT, ReadableFiles, TolerantFile
 
 @dataclass(frozen=True)
 class CheckpointEnd:
-    """Where a checkpoint stands: its newest batch, the newest committed one, and what identifies them."""
+    """The newest batch of a checkpoint, its newest committed batch, and what identifies them."""
 
     query_id: str | None
     newest: int | None
     committed: int | None
-    #: Of the input of these two batches.
+    #: By batch, the digest of its input; only of these two batches.
     digests: Mapping[int, str]
 
     @property
@@ -27,7 +27,7 @@ class CheckpointEnd:
 
 
 def checkpoint_end(files: ReadableFiles) -> CheckpointEnd:
-    """Where the checkpoint stands, from its listings and the newest entries; damage is refused by name."""
+    """Read the newest batches of a checkpoint. Raises CheckpointLogError, which names the file, if one is damaged."""
     files = TolerantFiles(files)
     entries = newest_entries(files)
     for damage in entries.ends.damage:
@@ -35,9 +35,11 @@ def checkpoint_end(files: ReadableFiles) -> CheckpointEnd:
     digests: dict[int, str] = {}
     for name, text in entries.texts.items():
         if text is None:
-            raise CheckpointLogError(MISSING, name, f"{name} was listed and is not there.", RESTORE)
+            raise CheckpointLogError(MISSING, name, f"{name} was listed but does not exist.", RESTORE)
         if text == NOT_A_TEXT:
-            raise CheckpointLogError(FOREIGN, name, f"{name} is not a text: it is foreign or damaged.", RESTORE)
+            raise CheckpointLogError(
+                FOREIGN, name, f"{name} is not text: it is damaged, or another program wrote it.", RESTORE
+            )
         digests[int(name.removeprefix("offsets/"))] = input_digest(text)
     metadata = files.read("metadata")
     query_id = parse_metadata(metadata) if metadata else None

@@ -1,4 +1,4 @@
-"""The refusals that a comparison of the ledger with the checkpoint ends with: their words, and what helps."""
+"""The refusals of a comparison of the ledger with the checkpoint: what each message says, and what helps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ckpt_stream.protocol.run_files.record_files import replaced
 
 
 def foreign_ledger(last: LedgerRecord, sink_id: str, query_id: str | None) -> ForeignLedger:
-    """``query_id``: the checkpoint's own; None before its first batch."""
+    """``query_id`` is the query of the checkpoint; None before its first batch."""
     mine = f"belongs to query {query_id}" if query_id else "holds no batch yet"
     return ForeignLedger(
         f"The ledger {ledger_topic(sink_id)} ends with batch {last.batch} of query {last.query_id}, but the "
@@ -26,8 +26,8 @@ def sink_recreated(last: LedgerRecord, sink: SinkIdentity, helps: str) -> SinkRe
     return SinkRecreated(
         f"The sink topic {sink.topic!r} has id {sink.topic_id}, the ledger's last batch {last.batch} went to "
         f"{last.topic!r} with id {last.topic_id}.",
-        "The topic was deleted and made again or exchanged: what earlier batches wrote is not in it, and batches "
-        "that count as written would be missing.",
+        "The topic was deleted and created again, or the stream was given another topic: the records of earlier batches, "
+        "which the ledger counts as written, would be missing.",
         helps,
     )
 
