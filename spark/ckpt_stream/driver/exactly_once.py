@@ -16,7 +16,7 @@ from ckpt_stream.spark.record_hash import record_hash_column
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: From so many source records on it is faster to read them with all cores before one lane writes them.
+#: With more source records than this, it is faster to read them with all cores before a single lane writes them.
 MANY_OFFSETS = 10_000
 
 
@@ -24,7 +24,7 @@ class ExactlyOnceWriter:
     """Writes a batch with one Kafka transaction per lane."""
 
     def __init__(self) -> None:
-        #: By ledger format. Every batch of a query has the same columns, and to build them takes 20 ms.
+        #: The columns by ledger format. They are the same for every batch of a query, and it takes 20 ms to build them.
         self._columns: dict[int, list[Column]] = {}
 
     def __call__(self, rows: DataFrame, spec: LaneSpec) -> tuple[dict[str, Any], ...]:
@@ -47,8 +47,8 @@ def _lane_columns(names: Sequence[str], ledger_format: int) -> list[Column]:
 def into_lanes(rows: DataFrame, lanes: int, offsets: int) -> DataFrame:
     """Divide rows into lanes by key (by value where the key is null), so that a replay puts each row into the same lane.
 
-    A single lane takes all rows. If they are few, its task reads and transforms them itself; if they are many, all cores do
-    that first.
+    A single lane gets all rows. If there are few, its task reads and transforms them itself; if there are many, all cores do that
+    first.
     """
     from pyspark.sql import functions as F
 

@@ -35,7 +35,7 @@ class Queries:
     committed: Offsets
 
     def start_over_loss(self, loss: SourceLoss, step: LossBatch) -> Any:
-        """Start a query of one batch that does not fail on lost records, because a user has accepted their loss."""
+        """Start a query for one batch; it does not fail on lost records, because a user has accepted their loss."""
 
         def write_one_batch(rows: DataFrame, batch: int) -> None:
             if batch != step.batch:
@@ -76,7 +76,7 @@ class Queries:
         )
 
     def _transformed(self, events: DataFrame) -> DataFrame:
-        """The transform's output, with the malformed records that belong into the dead-letter topic."""
+        """The transform's output, together with the malformed records for the dead-letter topic."""
         from pyspark.sql import functions as F
 
         consumed = records_to_pass(self.files, self.committed)

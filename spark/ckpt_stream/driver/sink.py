@@ -53,9 +53,9 @@ class Sink:
         self._files, self._settings, self._write = files, settings, write
         self._min_pause, self._sink_ends = min_pause, sink_ends
         self._unfinished = unfinished
-        #: The transform keeps state. Then a replay that differs would leave a state that does not fit what is in the sink.
+        #: The transform keeps state. Then a replay that differs would leave a state that does not match the records in the sink.
         self.keeps_state = False
-        #: The batch before, and where it ended in the source.
+        #: The previous batch, and where it ended in the source.
         self._previous_end: tuple[int, Offsets] | None = None
         self._last_ended = float("-inf")
 
@@ -101,7 +101,7 @@ class Sink:
             offsets=text,
             sink_start=sink_start,
             source_lost=source_lost,
-            # A single lane is always written from one replay as a whole.
+            # With a single lane, the whole batch always comes from one replay.
             may_differ=settings.sink.lanes == 1 and not self.keeps_state,
         )
         lanes = self._write_lanes(rows, spec)
@@ -129,14 +129,14 @@ class Sink:
     def _write_missing_lanes(
         self, rows: DataFrame, spec: LaneSpec, unfinished: UnfinishedBatch
     ) -> tuple[dict[str, Any], ...]:
-        """Write the lanes that are missing, after the lanes in the sink were compared with the same replay."""
+        """Compare the lanes in the sink with a replay, then write the missing lanes from the same replay."""
         # Kept by Spark, so that the rows written are the rows compared; if an executor loses them, the run fails.
         fixed = rows.localCheckpoint()
         self._write(fixed, replace(spec, only_compare=True))
         return self._write(fixed, replace(spec, attempt="" if unfinished.accepted else unfinished.attempt or ""))
 
     def _note_replay(self, written: WrittenBatch, spec: LaneSpec) -> None:
-        """Write down, for a verification, that the sink holds an earlier attempt of the batch than its last replay."""
+        """Note, for a verification, that the sink holds an earlier attempt of the batch than its last replay."""
         unfinished = self._unfinished_of(written.batch)
         accepted = unfinished is not None and unfinished.accepted
         log.warning(
@@ -153,7 +153,7 @@ class Sink:
 
     def _query_id(self, rows: DataFrame, batch: int) -> str:
         query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        # Spark names it only where Python threads are pinned to threads of the JVM (PYSPARK_PIN_THREAD, the default).
+        # Spark gives the id only if Python threads are pinned to threads of the JVM (PYSPARK_PIN_THREAD, the default).
         if not query_id and (metadata := self._files.read("metadata")):
             query_id = parse_metadata(metadata)
         if not query_id:

@@ -1,4 +1,4 @@
-"""Which batches a recomputation looks at, and what bounds them in the sink, of a stream that may be running."""
+"""Determines the batches that a recomputation compares, and their range in the sink; the stream may be running."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ckpt_stream.protocol.storage import ReadableFiles
 from ckpt_stream.protocol.topic_ends import TopicEnds
 from ckpt_stream.protocol.verification.removed_records import removed_by_compaction, removed_by_retention
 
-#: How long a running stream is watched for a moment in which nothing is in flight.
+#: How long to wait for a moment in which a running stream has no batch in flight.
 WATCH_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The last batch, and the sink's offsets between which the records of all batches lie."""
+    """The last batch, and the offsets of the sink between which the records of all batches lie."""
 
     last: int
     start: Mapping[int, int]
@@ -36,7 +36,7 @@ class Bounds:
 
 
 class RangeReader:
-    """Reads what bounds a recomputation. The ledger only bounds the sink; no count is taken from it."""
+    """Reads the range of a recomputation. Only the range in the sink comes from the ledger, no counts."""
 
     def __init__(self, files: ReadableFiles, config: StreamConfig, kafka: Mapping[str, Any]) -> None:
         self.files, self.config = files, config
@@ -67,9 +67,9 @@ class RangeReader:
 def find_bounds(
     files: ReadableFiles, config: StreamConfig, kafka: Mapping[str, Any], until: int | None = None
 ) -> Bounds:
-    """The bounds at a moment in which nothing is in flight; else those of a batch whose successor has begun.
+    """The bounds at a moment without a batch in flight; otherwise the bounds up to a batch whose successor has begun.
 
-    The ledger only bounds the sink: what is missing in it must not make the range shorter, or a loss would look clean.
+    Batches that are missing in the ledger must not make the range shorter: a loss would not be found.
     """
     reader = RangeReader(files, config, kafka)
     deadline = Deadline.after(WATCH_SECONDS)
@@ -77,16 +77,17 @@ def find_bounds(
     if bounds is None:
         raise CannotTell(
             "in_flight",
-            f"{config.sink} did not stand still for {WATCH_SECONDS:.0f} s, and readers do not see the end of the last batch.",
+            f"{config.sink} was written to without a pause for {WATCH_SECONDS:.0f} s, so the last batch has no known end.",
             "recompute when the stream is stopped, or an open transaction has ended",
         )
     return bounds
 
 
 def _bounds(reader: RangeReader, until: int | None, *, without_newest: bool) -> Bounds | None:
-    """The bounds of all batches up to the last one; None while its end is unknown.
+    """The bounds of all batches up to the last batch; None while its end is unknown.
 
-    A running stream never stands still. Its newest batch in the ledger may be left out: where the one before ends is known.
+    In a running stream there may be no moment without writes. Then the newest batch in the ledger may be left out, because
+    the end of the batch before it is known.
     """
     checkpoint = reader.checkpoint()
     if checkpoint.committed is None:
@@ -94,14 +95,14 @@ def _bounds(reader: RangeReader, until: int | None, *, without_newest: bool) -> 
     if until is not None and until > checkpoint.committed:
         raise CannotTell(
             "not_there_yet",
-            f"Batch {until} is not committed yet; the newest one is {checkpoint.committed}.",
+            f"Batch {until} is not committed yet; the newest committed batch is {checkpoint.committed}.",
             "recompute again when the stream has committed it",
         )
     ends = reader.sink_ends()
     starts, ledger_at_rest = reader.sink_starts(checkpoint.query_id)
     last = checkpoint.committed if until is None else until
     newest = max(starts, default=-1)
-    # A ledger that ends before the checkpoint has lost batches: no reason to compare fewer.
+    # A ledger that ends before the checkpoint has lost batches; these are compared too.
     if without_newest and newest >= checkpoint.committed:
         last = min(last, newest - 1)
     end = _known_end(starts.get(last + 1), ends) if last >= 0 else None
@@ -114,25 +115,25 @@ def _known_end(next_start: Mapping[int, int] | None, ends: TopicEnds) -> dict[in
     """Where a batch ends, by the start of the next one, if readers see everything before that."""
     if next_start is None:
         return None
-    # A partition that the next batch does not know was added later: it has no record of the batches before.
+    # A partition that the next batch does not name was added later: it has no records of earlier batches.
     end = {p: next_start.get(p, 0) for p in ends.stable}
     return end if ends.show(end) else None
 
 
 def _at_rest(reader: RangeReader, before: CheckpointEnd, ends: TopicEnds) -> bool:
-    """Nothing was committed since the checkpoint was read, and no transaction is open in the sink."""
+    """Whether nothing was committed since the checkpoint was read, and no transaction is open in the sink."""
     if reader.config.guarantee == AT_LEAST_ONCE and before.in_doubt is not None:
         return False
     return not ends.held_back and reader.checkpoint() == before
 
 
 def _start(reader: RangeReader, starts: Mapping[int, Mapping[int, int]], ends: TopicEnds) -> dict[int, int]:
-    """Where the sink ended when the stream's first batch began; its beginning, where that is unknown."""
+    """Where the sink ended when the stream's first batch began; if unknown, the beginning of the sink."""
     sink, first = reader.config.sink, starts.get(0)
     if first is None and reader.files.exists(ADOPTION):
         raise CannotTell(
             "adopted",
-            f"{sink} also holds what an earlier checkpoint wrote, and the ledger no longer has the batch where that ends.",
+            f"{sink} also holds records of an earlier checkpoint, and the ledger no longer has the batch at which they end.",
             "verify at depth `sink`",
         )
     start = {p: (first or {}).get(p, 0) for p in ends.stable}
@@ -141,7 +142,7 @@ def _start(reader: RangeReader, starts: Mapping[int, Mapping[int, int]], ends: T
 
 
 def refuse_deleted(kafka: Mapping[str, Any], ranges: Mapping[str, Mapping[int, tuple[int, int]]]) -> None:
-    """The source must still hold every record of the range."""
+    """Raise CannotTell if the source no longer holds every record of the range."""
     admin = admin_client(kafka)
     for topic, partitions in ranges.items():
         ends = topic_ends(admin, topic)
