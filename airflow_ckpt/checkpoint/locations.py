@@ -1,4 +1,4 @@
-"""The path of a checkpoint for Airflow, from the path that Spark is given: Hadoop and fsspec name one storage differently."""
+"""Translates Spark's path of a checkpoint for Airflow: Hadoop and fsspec have different names for the same storage."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from urllib.parse import SplitResult, urlsplit
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 from airflow_ckpt.exceptions import CkptError
 
-#: Hadoop's name of a storage and fsspec's.
+#: Hadoop's name of a storage, and fsspec's name of it.
 OBJECT_STORES = {
     "s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "abfs": "abfs", "abfss": "abfs",
 }  # fmt: skip
-#: The part of this package that brings fsspec's implementation.
+#: The extra of this package that installs fsspec's implementation.
 EXTRAS = {"s3": "s3", "gs": "gcs", "abfs": "azure"}
 #: Ports of a NameNode's HTTP and HTTPS address, by default.
 HTTP_PORT, HTTPS_PORT = 9870, 9871
@@ -24,14 +24,14 @@ HTTP_PORT, HTTPS_PORT = 9870, 9871
 _SCHEMES = "a plain path, file://, hdfs://, webhdfs://, s3a://, gs://, abfss://"
 #: At least two letters: one letter is a drive of Windows.
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
-#: Packages whose errors come from a storage that does not answer, not from a bug of this package.
+#: Errors from these packages mean that a storage does not answer, not that this package has a bug.
 _STORAGE_CLIENTS = {"botocore", "aiobotocore", "aiohttp", "s3fs", "gcsfs", "google", "adlfs", "azure"}
 
 
 def for_airflow(
     checkpoint: str, webhdfs: str | None = None, options: Mapping[str, Any] | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """The fsspec URL and storage options with which Airflow reads a checkpoint that Spark knows by this path."""
+    """The fsspec URL and storage options with which Airflow reads the checkpoint that has this path in Spark."""
     given = dict(options or {})
     scheme = _scheme(checkpoint)
     if scheme in ("", "file"):
@@ -66,7 +66,7 @@ def _place(checkpoint: str) -> tuple[str, str]:
 
 
 def open_files(checkpoint: str, webhdfs: str | None = None, options: Mapping[str, Any] | None = None) -> FsspecFiles:
-    """The checkpoint's files as Airflow sees them; nothing is read yet."""
+    """Open the checkpoint's files for Airflow; nothing is read yet."""
     url, storage = for_airflow(checkpoint, webhdfs, options)
     try:
         return FsspecFiles(url, storage)
@@ -98,13 +98,13 @@ def readable(checkpoint: str) -> Iterator[None]:
                 "http://namenode:9870 (--webhdfs, Stream(webhdfs=...)); with a user: http://user@namenode:9870."
             )
         raise CkptError(
-            f"{checkpoint} could not be read ({type(e).__name__}: {e}), so nothing is known about the stream.{hint}",
+            f"{checkpoint} could not be read ({type(e).__name__}: {e}), so the state of the stream is unknown.{hint}",
             kind="unreadable",
         ) from e
 
 
 def _not_from_webhdfs(checkpoint: str, error: Exception) -> bool:
-    """fsspec raises what a NameNode refuses as a plain RuntimeError or ValueError."""
+    """fsspec raises the refusal of a NameNode as a plain RuntimeError or ValueError."""
     return not (_scheme(checkpoint) in ("hdfs", "webhdfs", "swebhdfs") and type(error) in (RuntimeError, ValueError))
 
 
@@ -121,7 +121,7 @@ def _for_webhdfs(
     https = address.scheme in ("https", "swebhdfs")
     port = HTTPS_PORT if https else HTTP_PORT
     if scheme != "hdfs" or webhdfs:
-        # Of an hdfs:// path the port is that of the NameNode's other service, which WebHDFS does not answer at.
+        # The port in an hdfs:// path is that of the NameNode's RPC service, not that of WebHDFS.
         port = address.port or port
     host = options.get("host") or address.hostname
     if not host:

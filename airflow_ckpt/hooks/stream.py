@@ -1,4 +1,4 @@
-"""Connects a stream with Airflow: its connections, its configuration, and the name that it acts under."""
+"""Connects a stream with Airflow: its connections, its configuration, and the name of the task that acts on it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StreamHook(BaseHook):
         self.stream, self.by = stream, by
 
     def get_conn(self) -> StreamControl:
-        """The stream's control, with its connections as they are now."""
+        """The stream's control, with the present values of its connections."""
         found = {}
         for name in names_of(self.stream):
             try:
@@ -64,7 +64,7 @@ class StreamHook(BaseHook):
 
 
 def make_runner(stream: Stream, connections: Connections, settings: Settings) -> Runner:
-    """The runner that the stream asks for, or that fits its Spark connection."""
+    """The runner that the stream declares, or else the runner for its Spark connection."""
     target = connections.spark
     kind = target.runner if stream.runner == "auto" else stream.runner
     if kind == "yarn":

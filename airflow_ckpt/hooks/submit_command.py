@@ -32,7 +32,7 @@ def submit_command(
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
     if master.startswith("k8s://") and importlib.util.find_spec("airflow.providers.cncf") is None:
-        # Without it SparkSubmitHook raises a NameError.
+        # Without that provider, SparkSubmitHook raises a NameError.
         raise CkptError(
             "A stream on Kubernetes needs Airflow's provider for it: `pip install 'airflow-ckpt[kubernetes]'`."
         )
@@ -55,7 +55,7 @@ def submit_command(
     argv[0] = _binary(argv[0])
     argv[argv.index("--master") + 1] = master
     if properties_file:
-        # Given a properties file, spark-submit reads the deployment's spark-defaults.conf only with this option.
+        # With a properties file, spark-submit reads the deployment's spark-defaults.conf only if this option is set.
         argv.insert(1, "--load-spark-defaults")
     return argv
 
