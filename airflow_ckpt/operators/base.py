@@ -1,4 +1,4 @@
-"""The base of a stream's operators: their arguments, the steps that they take, and what ends the task."""
+"""The base of a stream's operators: their common arguments, their steps, and the end of the task."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class StreamOperator(BaseOperator):
         self.allow = tuple(allow)
         self.notify = (notify,) if callable(notify) else tuple(notify)
         self._control: StreamControl | None = None
-        #: The job beside the stream that this worker waits for.
+        #: The job beside the stream for which this worker waits.
         self._job: Handle | None = None
 
     def render_template(self, content: Any, context: Any, jinja_env: Any = None, seen_oids: Any = None) -> Any:
@@ -87,7 +87,7 @@ class StreamOperator(BaseOperator):
             )
         return super().render_template(content, context, jinja_env, seen_oids)
 
-    # --- what an operator does -------------------------------------------------------------------------------------
+    # --- the steps of an operator -------------------------------------------------------------------------------------
 
     def begin(self, context: Any, control: StreamControl) -> Step:
         """The first step."""
@@ -97,7 +97,7 @@ class StreamOperator(BaseOperator):
         return self._take_steps(context, lambda control: self.begin(context, control))
 
     def on_event(self, context: Any, event: Event | None = None, **_: Any) -> Any:
-        """The trigger has fired: go on with the method that the event names."""
+        """The trigger has fired: continue with the method that the event names."""
         if event is None:
             raise CkptError("The trigger sent no event.")
         return self._take_steps(context, lambda control: self._step_after(context, control, event))
@@ -123,7 +123,7 @@ class StreamOperator(BaseOperator):
             self.send_event(context, GIVEN_UP, str(e))
             raise AirflowFailException(str(e)) from e
         except KafkaUnreachable:
-            # A Kafka that does not answer says nothing about the stream: the task fails, and its retries ask again.
+            # If Kafka does not answer, the state of the stream is unknown: the task fails, and Airflow's retries ask again.
             raise
         except (PreflightRefused, StreamError) as e:
             temporary = e.temporary if isinstance(e, PreflightRefused) else e.restart_may_help
@@ -133,7 +133,7 @@ class StreamOperator(BaseOperator):
         return step.value
 
     def _wait(self, step: WaitingStep, control: StreamControl) -> Event:
-        """The end of the wait. A wait that needs the triggerer ends this part of the task with TaskDeferred."""
+        """Wait, and return the event at the end. If the triggerer is needed, this raises TaskDeferred."""
         if not self.deferrable:
             if isinstance(step, WaitForJob):
                 self._job = Handle.from_dict(step.handle)
@@ -158,7 +158,7 @@ class StreamOperator(BaseOperator):
     def _poll_seconds(self) -> float:
         return self.poll_interval.total_seconds() if self.poll_interval else read_settings().poll_interval
 
-    # --- what operators use ----------------------------------------------------------------------------------------
+    # --- helpers of the operators ----------------------------------------------------------------------------------------
 
     def goal(self, **wanted: Any) -> Goal:
         """A goal with this operator's time limit."""
@@ -167,7 +167,7 @@ class StreamOperator(BaseOperator):
         return Goal(**{**limit, **wanted})
 
     def submission(self, context: Any) -> str:
-        """What a submit is part of: the DAG run. All tasks and tries of the run share it."""
+        """The DAG run that a submit belongs to; the same for all tasks and tries of the run."""
         ti = context["ti"]
         return f"{ti.dag_id} {ti.run_id}"
 
@@ -186,7 +186,7 @@ class StreamOperator(BaseOperator):
         return AirflowFailException(str(event["reason"]))
 
     def on_kill(self) -> None:
-        """Do what `on_kill_action` says when a user ends the task. Airflow gives this less than five seconds."""
+        """Apply `on_kill_action` when a user ends the task. Airflow allows less than five seconds for this."""
         if self._job is not None and self._control is not None:
             self._control.end_job(self._job)
         if self.on_kill_action == "leave" or self._control is None:

@@ -1,4 +1,4 @@
-"""Starts a stream, or attaches to its driver if it runs."""
+"""Starts a stream, or attaches to its driver if it is running."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ WAIT_FOR = ("nothing", "started", "first_batch")
 
 
 class SparkStreamSubmitOperator(StreamOperator):
-    """Submit a stream; if it runs already, attach to its driver.
+    """Submit a stream; if it is already running, attach to its driver.
 
-    The driver is detached and runs on after this task. Submitting a stream that has failed begins a new restart budget; a
+    The driver is detached and continues after this task. Submitting a stream that has failed begins a new restart budget; a
     second submit in the same DAG run (a retry, a cleared task) does not.
 
     :param wait_for: when the task is done: `nothing` (after the submit), `started` (the driver is RUNNING; default), or

@@ -1,4 +1,4 @@
-"""Waits until a stream has made progress, and fails at once when the stream is broken or has ended."""
+"""Waits until a stream has made progress, and fails at once if the stream is broken or has ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_ckpt.supervision.control import StreamControl
 class CheckpointProgressSensor(StreamOperator):
     """Wait for progress of a stream's checkpoint. Several conditions must hold at the same time.
 
-    The sensor fails at once when the stream is FAILED, LOST or STALLED, or ends before the conditions hold.
+    The sensor fails at once if the stream is FAILED, LOST or STALLED, or ends before the conditions hold.
 
     :param batches: the current run has committed so many batches
     :param batch: the batch with this number is committed

@@ -1,4 +1,4 @@
-"""The verdict at depth `recompute`, from the result that the stream's application wrote as a Spark job. Pure."""
+"""The verdict at depth `recompute`, from the result file of the Spark job. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from airflow_ckpt.exceptions import CkptError
 from airflow_ckpt.verify.verdict import RECOMPUTE, Finding, Verdict
 
 RESULT_FORMAT = 1
-#: The result's name of a fault, the finding's name, what it means, and what to do.
+#: The name of a fault in the result, the name of the finding, its meaning, and what to do.
 FAULTS = (
-    ("lost", "lost", "should be in the sink and is not", "its source records are within the range that was committed"),
+    (
+        "lost",
+        "lost",
+        "should be in the sink and is not",
+        "find out why it was not written: its source records are in the committed range",
+    ),
     (
         "duplicated",
         "duplicate",
