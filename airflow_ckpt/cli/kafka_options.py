@@ -18,7 +18,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def kafka_settings(bootstrap: str | None, config: Path | None) -> dict[str, Any]:
-    """The librdkafka settings that the options name."""
+    """The librdkafka settings from the options."""
     settings: dict[str, Any] = {}
     if config is not None:
         try:

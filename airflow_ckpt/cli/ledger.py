@@ -1,4 +1,4 @@
-"""`airflow-ckpt ledger`: show a sink's ledger, and repair it as a refusal says."""
+"""`airflow-ckpt ledger`: show a sink's ledger, and repair it after a refusal."""
 
 from __future__ import annotations
 

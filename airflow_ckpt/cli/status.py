@@ -85,7 +85,7 @@ def resume(
 ) -> None:
     """Resume a stream that is FAILED, LOST or STALLED. A healthy stream is not changed.
 
-    A stream that was stopped is started with --new-budget only.
+    A stream that was stopped is started only with --new-budget.
     """
     from airflow_ckpt.streams.status import BROKEN, STOPPED
 
@@ -94,7 +94,7 @@ def resume(
     look = control.look_before_start()
     found = look.status
     if refusal and found.state in (*BROKEN, STOPPED):
-        # Before a driver is ended that could not be started again.
+        # Checked first: a driver that could not be started again must not be ended.
         raise refusal
     if new_budget and found.state in (*BROKEN, STOPPED):
         found = control.submit(allow=tuple(allow or ()))

@@ -76,6 +76,6 @@ def budget(history: Sequence[Mapping[str, Any]]) -> list[Restart]:
 
 def _how_to_start_again(stream: Stream) -> str:
     return (
-        "When its cause is gone, start it with a new budget: by a new DAG run that submits it (a cleared task of this DAG run has no "
+        "When its cause is gone, start it with a new budget: by a new DAG run that submits it (a cleared task of this run has no "
         f"new budget), or with `airflow-ckpt resume {stream.checkpoint} --new-budget`."
     )
