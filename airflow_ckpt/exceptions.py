@@ -31,7 +31,11 @@ class CkptError(Exception):
 # What a user declares or calls.
 
 
-class BadStream(CkptError, ValueError):
+class BadArgument(CkptError, ValueError):
+    """An argument of an operator, a sensor, a function or a command cannot be used."""
+
+
+class BadStream(BadArgument):
     """A stream was declared in a way that cannot work."""
 
 
@@ -41,6 +45,14 @@ class BadConnection(CkptError):
 
 class UnknownConnection(BadConnection):
     """A connection was not found. In a triggerer this may also mean that Airflow did not answer the request for it."""
+
+
+class NotInstalled(CkptError):
+    """A library or program that the stream needs is not installed where Airflow runs."""
+
+
+class OtherVersion(CkptError):
+    """A stored document was written by another version of airflow-ckpt, which this version cannot read."""
 
 
 # Starting, resuming and ending a stream.
@@ -75,6 +87,42 @@ class GivenUp(CkptError):
         super().__init__(message, kind=kind)
 
 
+class TryAgain(CkptError):
+    """A start was prevented for a reason that may disappear, so a retry of the task may succeed."""
+
+
+class StatusUnknown(CkptError):
+    """The stream could not be observed while its task was deferred, so its state is unknown."""
+
+
+class StorageError(CkptError):
+    """The storage of a checkpoint does not answer, or refused a request."""
+
+
+class NeverRan(CkptError):
+    """There is no record of a stream beside the checkpoint."""
+
+
+class NotStartable(CkptError):
+    """The stream cannot be started from here: its last launch, its runner or its credentials are missing."""
+
+
+class NotSubmitted(CkptError):
+    """The driver was not submitted by Airflow, so it cannot be ended from here."""
+
+
+class ResumeFailed(CkptError):
+    """The stream was resumed by a command, and broke again before the driver was RUNNING."""
+
+
+class NotConfirmed(CkptError):
+    """A command that may lose or double records was not confirmed."""
+
+
+class NotDelivered(CkptError):
+    """Kafka or a web hook did not accept what was sent to it."""
+
+
 class RunnerError(CkptError):
     """The driver could not be started, asked or ended."""
 
@@ -104,6 +152,10 @@ class NotPrivate(RunnerError):
 
 class ScanStuck(CkptError):
     """The sink could not be read to the end."""
+
+
+class NoResult(CkptError):
+    """The Spark job of a verification wrote no result, or a result that cannot be read."""
 
 
 class TooManyIds(CkptError):

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadStream, NotInstalled, StorageError
 
 #: Hadoop's name of a storage, and fsspec's name of it.
 OBJECT_STORES = {
@@ -41,12 +41,12 @@ def for_airflow(
     if scheme in ("hdfs", "webhdfs", "swebhdfs"):
         return _for_webhdfs(checkpoint, scheme, webhdfs, given)
     if scheme in ("wasb", "wasbs"):
-        raise CkptError(
+        raise BadStream(
             f"{checkpoint} uses {scheme}://, which Azure has retired and Airflow cannot read. Write the same container as "
             "abfss://container@account.dfs.core.windows.net/path.",
             kind="retired_scheme",
         )
-    raise CkptError(
+    raise BadStream(
         f"{checkpoint} begins with {scheme}://, which Airflow cannot read. It can read {_SCHEMES}.",
         kind="unknown_scheme",
     )
@@ -73,11 +73,11 @@ def open_files(checkpoint: str, webhdfs: str | None = None, options: Mapping[str
     except ImportError as e:
         extra = EXTRAS.get(_scheme(url))
         helps = f"pip install 'airflow-ckpt[{extra}]'" if extra else f"pip install {e.name or 'it'}"
-        raise CkptError(
+        raise NotInstalled(
             f"{checkpoint} cannot be read: {e}. What helps, where Airflow runs: {helps}", kind="library_missing"
         ) from e
     except (TypeError, ValueError) as e:
-        raise CkptError(
+        raise BadStream(
             f"{checkpoint} cannot be opened with these storage options ({', '.join(storage)}): {e}", kind="bad_options"
         ) from e
 
@@ -97,7 +97,7 @@ def readable(checkpoint: str) -> Iterator[None]:
                 " If the host is a nameservice, or the NameNode's HTTP address is another one, give it as "
                 "http://namenode:9870 (--webhdfs, Stream(webhdfs=...)); with a user: http://user@namenode:9870."
             )
-        raise CkptError(
+        raise StorageError(
             f"{checkpoint} could not be read ({type(e).__name__}: {e}), so the state of the stream is unknown.{hint}",
             kind="unreadable",
         ) from e
@@ -125,7 +125,7 @@ def _for_webhdfs(
         port = address.port or port
     host = options.get("host") or address.hostname
     if not host:
-        raise CkptError(
+        raise BadStream(
             f"{checkpoint} names no NameNode: Spark takes it from Hadoop's configuration, which Airflow does not read. Give "
             "its HTTP address: Stream(webhdfs='http://namenode:9870'), --webhdfs http://namenode:9870 on the command line.",
             kind="no_name_node",
@@ -148,7 +148,7 @@ def _namenode(webhdfs: str) -> SplitResult:
     except ValueError:
         well_formed = False
     if not well_formed or address.path.rstrip("/") not in ("", "/webhdfs/v1"):
-        raise CkptError(
+        raise BadStream(
             f"webhdfs={webhdfs!r} is not the HTTP address of a NameNode. Write http://namenode:9870.",
             kind="bad_address",
         )

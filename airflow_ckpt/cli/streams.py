@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument, CkptError
 
 StreamArgument = Annotated[
     str,
@@ -29,16 +29,16 @@ def declared(text: str) -> Any | None:
     if not colon or not path.endswith(".py"):
         return None
     if not Path(path).is_file():
-        raise CkptError(f"There is no file {path}.")
+        raise BadArgument(f"There is no file {path}.")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None:
-        raise CkptError(f"{path} cannot be imported.")
+        raise BadArgument(f"{path} cannot be imported.")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     found = getattr(module, name, None)
     if not isinstance(found, Stream):
         others = [n for n, value in vars(module).items() if isinstance(value, Stream)]
-        raise CkptError(f"{path} has no stream called {name!r}; it has {', '.join(others) or 'none'}.")
+        raise BadArgument(f"{path} has no stream called {name!r}; it has {', '.join(others) or 'none'}.")
     return found
 
 

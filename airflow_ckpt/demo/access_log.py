@@ -41,7 +41,9 @@ class AccessLog(threading.Thread):
     def refuse_error(self) -> None:
         """Raise StackError if lines could not be written: a log that ends early must not be counted."""
         if self.error:
-            raise StackError(f"the access log cannot be written: {self.error}")
+            raise StackError(
+                f"the access log could not be written: {self.error}", kind="log_not_written"
+            ) from self.error
 
     def run(self) -> None:
         try:
@@ -72,7 +74,8 @@ class AccessLog(threading.Thread):
         if unsent := producer.flush(FLUSH_SECONDS):
             raise StackError(
                 f"Kafka did not accept {unsent} lines of the access log within {FLUSH_SECONDS} s, so the demo cannot count them: "
-                "`airflow-ckpt local status` shows whether its brokers run; then run the demo again."
+                "`airflow-ckpt local status` shows whether its brokers run; then run the demo again.",
+                kind="not_accepted",
             )
 
     def _send(self, producer: Any, ip: str, second: int) -> None:

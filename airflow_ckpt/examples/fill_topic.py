@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import NotDelivered
 from ckpt_stream.errors import KafkaUnreachable
 from ckpt_stream.kafka.admin_client import ASK_SECONDS
 from ckpt_stream.kafka.ask_topic_ends import topic_ends
@@ -36,7 +36,9 @@ def fill(admin: Any, producer: Any, topic: str, records: Iterable[tuple[str | No
     unsent = producer.flush(SEND_SECONDS)
     if errors or unsent:
         reason = f", the first for: {errors[0]}" if errors else ""
-        raise CkptError(f"{topic}: {len(errors) + unsent} records were not taken by Kafka{reason}. Run the task again.")
+        raise NotDelivered(
+            f"{topic}: {len(errors) + unsent} records were not accepted by Kafka{reason}. Run the task again."
+        )
 
 
 def records_in(admin: Any, topic: str) -> int:

@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadStream
 from airflow_ckpt.hooks.connections import Connections
 from airflow_ckpt.hooks.library_archive import write_library
 from airflow_ckpt.hooks.settings import Settings
@@ -71,7 +71,7 @@ def _copied_application(stream: Stream, application: str, settings: Settings, fo
     found = next((place for place in places if place.is_file()), None)
     if found is None:
         looked = ", ".join(map(str, places))
-        raise CkptError(
+        raise BadStream(
             f"The application {application!r} of stream {stream.name!r} was not found; searched: {looked}. Correct "
             "Stream(application=...), or set applications_folder in the [airflow_ckpt] section of airflow.cfg."
         )

@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 from airflow_ckpt.checkpoint.locations import open_files
-from airflow_ckpt.exceptions import BadConnection, CkptError, UnknownConnection
+from airflow_ckpt.exceptions import BadConnection, NotInstalled, UnknownConnection
 from airflow_ckpt.hooks.connections import Connections, from_airflow, names_of
 from airflow_ckpt.hooks.launch import make_launch
 from airflow_ckpt.hooks.settings import Settings, read_settings
@@ -99,7 +99,7 @@ def _yarn(stream: Stream, connections: Connections) -> Runner:
         try:
             from requests_kerberos import HTTPKerberosAuth
         except ImportError as e:
-            raise CkptError("A Kerberos connection needs `pip install 'airflow-ckpt[kerberos]'`.") from e
+            raise NotInstalled("A Kerberos connection needs `pip install 'airflow-ckpt[kerberos]'`.") from e
         auth = HTTPKerberosAuth()
     return YarnRunner(address, auth=auth)
 

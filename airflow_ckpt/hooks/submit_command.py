@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import NotInstalled
 from airflow_ckpt.hooks.settings import Settings
 from airflow_ckpt.streams.stream import Stream
 
@@ -33,7 +33,7 @@ def submit_command(
 
     if master.startswith("k8s://") and importlib.util.find_spec("airflow.providers.cncf") is None:
         # Without that provider, SparkSubmitHook raises a NameError.
-        raise CkptError(
+        raise NotInstalled(
             "A stream on Kubernetes needs Airflow's provider for it: `pip install 'airflow-ckpt[kubernetes]'`."
         )
     jars, packages = list(stream.jars), list(stream.packages)
@@ -64,7 +64,7 @@ def _binary(name: str) -> str:
     beside = Path(sys.executable).parent / name
     found = shutil.which(name) or (str(beside) if beside.exists() else None)
     if found is None:
-        raise CkptError(
+        raise NotInstalled(
             f"{name} is not on the PATH of this Airflow worker. Install pyspark (`pip install 'airflow-ckpt[local]'`) or a "
             "Spark distribution there."
         )

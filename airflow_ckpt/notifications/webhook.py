@@ -8,7 +8,7 @@ from typing import Any
 import requests
 from airflow.providers.common.compat.sdk import BaseHook, BaseNotifier
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import NotDelivered
 from airflow_ckpt.notifications.events import EVENTS, TASK_FAILED
 
 #: A short timeout: a web hook that does not answer must not delay the stream.
@@ -56,7 +56,7 @@ class StreamWebhookNotifier(BaseNotifier):
         failure = _post(address, body, headers)
         if failure:
             # The address of a chat's web hook is a secret, so it is left out; so is the cause, whose text has the address.
-            raise CkptError(f"The web hook of connection {self.http_conn_id} did not accept the event: {failure}.")
+            raise NotDelivered(f"The web hook of connection {self.http_conn_id} did not accept the event: {failure}.")
 
 
 def _post(address: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NoReturn
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator, conf
 
 from airflow_ckpt.assets import has_asset, stream_asset
-from airflow_ckpt.exceptions import CkptError, GivenUp, PreflightRefused
+from airflow_ckpt.exceptions import BadArgument, GivenUp, PreflightRefused, StatusUnknown, TryAgain
 from airflow_ckpt.hooks.settings import read_settings
 from airflow_ckpt.hooks.stream import StreamHook
 from airflow_ckpt.links.spark_ui import SparkUiLink
@@ -65,9 +65,11 @@ class StreamOperator(BaseOperator):
             kwargs["outlets"] = [*(kwargs.get("outlets") or []), stream_asset(stream)]
         super().__init__(**kwargs)
         if not isinstance(stream, Stream):
-            raise CkptError(f"{type(self).__name__}(stream=...) must be a Stream, not of type {type(stream).__name__}.")
+            raise BadArgument(
+                f"{type(self).__name__}(stream=...) must be a Stream, not of type {type(stream).__name__}."
+            )
         if on_kill_action not in ON_KILL_ACTIONS:
-            raise CkptError(f"on_kill_action={on_kill_action!r} is none of {', '.join(ON_KILL_ACTIONS)}.")
+            raise BadArgument(f"on_kill_action={on_kill_action!r} is none of {', '.join(ON_KILL_ACTIONS)}.")
         self.stream = stream
         self.deferrable = deferrable
         self.poll_interval = None if poll_interval is None else to_timedelta(poll_interval, "poll_interval")
@@ -99,7 +101,7 @@ class StreamOperator(BaseOperator):
     def on_event(self, context: Any, event: Event | None = None, **_: Any) -> Any:
         """The trigger has fired: continue with the method that the event names."""
         if event is None:
-            raise CkptError("The trigger sent no event.")
+            raise StatusUnknown("The trigger sent no event, so the state of the stream is unknown. Clear the task.")
         return self._take_steps(context, lambda control: self._step_after(context, control, event))
 
     def _step_after(self, context: Any, control: StreamControl, event: Event) -> Step:
@@ -108,7 +110,7 @@ class StreamOperator(BaseOperator):
             self.log.info("%s", event["reason"])
             self.publish(context, StreamStatus(**{**status, "partitions": ()}))
         if event["outcome"] == "error":
-            raise CkptError(f"The stream's status could not be read: {event['reason']}")
+            raise StatusUnknown(f"The stream's status could not be read: {event['reason']}")
         step: Step = getattr(self, str(event["then"]))(context, control, event)
         return step
 
@@ -129,7 +131,7 @@ class StreamOperator(BaseOperator):
             temporary = e.temporary if isinstance(e, PreflightRefused) else e.restart_may_help
             if not temporary or _is_last_try(context):
                 self.send_event(context, self.refused_event, str(e))
-            raise (CkptError if temporary else AirflowFailException)(f"{type(e).__name__}: {e}") from e
+            raise (TryAgain if temporary else AirflowFailException)(f"{type(e).__name__}: {e}") from e
         return step.value
 
     def _wait(self, step: WaitingStep, control: StreamControl) -> Event:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument
 from airflow_ckpt.operators.base import StreamOperator
 from airflow_ckpt.operators.steps import Done, Event, Pause, Step, Wait
 from airflow_ckpt.streams.goal import OUT_OF_REACH, REACHED
@@ -25,7 +25,7 @@ class SparkStreamResumeOperator(StreamOperator):
     def __init__(self, *, restarts: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if restarts is not None and restarts < 1:
-            raise CkptError(f"restarts={restarts!r} must be at least 1.")
+            raise BadArgument(f"restarts={restarts!r} must be at least 1.")
         self.restarts = restarts
 
     def begin(self, context: Any, control: StreamControl) -> Step:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument
 from airflow_ckpt.operators.base import StreamOperator
 from airflow_ckpt.operators.steps import Done, Event, Step, Wait
 from airflow_ckpt.streams.goal import REACHED
@@ -26,7 +26,7 @@ class SparkStreamSubmitOperator(StreamOperator):
     def __init__(self, *, wait_for: str = "started", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if wait_for not in WAIT_FOR:
-            raise CkptError(f"wait_for={wait_for!r} is none of {', '.join(WAIT_FOR)}.")
+            raise BadArgument(f"wait_for={wait_for!r} is none of {', '.join(WAIT_FOR)}.")
         self.wait_for = wait_for
 
     def begin(self, context: Any, control: StreamControl) -> Step:

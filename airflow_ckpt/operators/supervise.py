@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_ckpt.exceptions import CkptError, PreflightRefused, StillAlive
+from airflow_ckpt.exceptions import BadArgument, PreflightRefused, StillAlive
 from airflow_ckpt.operators.base import StreamOperator
 from airflow_ckpt.operators.steps import Done, Event, Pause, Step, Wait, moment_in
 from airflow_ckpt.streams.goal import REACHED, TIMEOUT, Goal
@@ -43,9 +43,9 @@ class SparkStreamSuperviseOperator(StreamOperator):
     ) -> None:
         super().__init__(**kwargs)
         if when_done not in WHEN_DONE:
-            raise CkptError(f"when_done={when_done!r} is none of {', '.join(WHEN_DONE)}.")
+            raise BadArgument(f"when_done={when_done!r} is none of {', '.join(WHEN_DONE)}.")
         if isinstance(until, str) and until not in ("drained", "finished"):
-            raise CkptError(f'until={until!r} is neither "drained", "finished", a timedelta, a batch nor offsets.')
+            raise BadArgument(f'until={until!r} is neither "drained", "finished", a timedelta, a batch nor offsets.')
         self.until, self.start, self.when_done = until, start, when_done
 
     def _goal_to_reach(self, control: StreamControl) -> Goal:

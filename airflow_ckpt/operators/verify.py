@@ -10,7 +10,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 import ckpt_stream
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument, NoResult
 from airflow_ckpt.metrics import count
 from airflow_ckpt.notifications.events import UNVERIFIED
 from airflow_ckpt.notifications.events import VIOLATED as VIOLATED_EVENT
@@ -83,10 +83,10 @@ class ExactlyOnceVerifyOperator(StreamOperator):
     ) -> None:
         super().__init__(**kwargs)
         if engine not in ENGINES:
-            raise CkptError(f"engine={engine!r} is none of {', '.join(ENGINES)}.")
+            raise BadArgument(f"engine={engine!r} is none of {', '.join(ENGINES)}.")
         for name, value in (("on_violation", on_violation), ("on_unknown", on_unknown)):
             if value not in ON_VIOLATION:
-                raise CkptError(f"{name}={value!r} is none of {', '.join(ON_VIOLATION)}.")
+                raise BadArgument(f"{name}={value!r} is none of {', '.join(ON_VIOLATION)}.")
         self.depth, self.since, self.until, self.count_aborted = depth, since, until, count_aborted
         self.engine, self.spark_above = engine, spark_above
         self.on_violation, self.on_unknown = on_violation, on_unknown
@@ -95,11 +95,11 @@ class ExactlyOnceVerifyOperator(StreamOperator):
     def _check(self) -> None:
         """Check depth and start, unless they are templates, which are checked after they are rendered."""
         if self.depth not in DEPTHS and not is_template(self.depth):
-            raise CkptError(f"depth={self.depth!r} is none of {', '.join(DEPTHS)}.")
+            raise BadArgument(f"depth={self.depth!r} is none of {', '.join(DEPTHS)}.")
         if isinstance(self.since, str) and self.since.isdecimal():
             self.since = int(self.since)
         if isinstance(self.since, str) and self.since not in SINCE and not is_template(self.since):
-            raise CkptError(f"since={self.since!r} is neither {' nor '.join(SINCE)} nor a batch number.")
+            raise BadArgument(f"since={self.since!r} is neither {' nor '.join(SINCE)} nor a batch number.")
 
     def begin(self, context: Any, control: StreamControl) -> Step:
         from airflow_ckpt.verify.conclusion import reach_verdict
@@ -109,7 +109,7 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         self._check()
         for name in ("depth", "since"):
             if is_template(value := getattr(self, name)):
-                raise CkptError(f"{name}={value!r} was not rendered.")
+                raise BadArgument(f"{name}={value!r} was not rendered.")
         if self.depth == RECOMPUTE:
             self.log.info("verifying all of %s at depth %s", self.stream.name, self.depth)
             return self._recompute(control)
@@ -187,7 +187,7 @@ class ExactlyOnceVerifyOperator(StreamOperator):
             self.log.error("the end of the job's log:\n%s", control.runner.log_tail(handle, 30))
             # A job that timed out would continue beside the job of the next try.
             control.end_job(handle)
-            raise CkptError(f"The verification's Spark job gave no result: {event['reason']}", kind="no_result")
+            raise NoResult(f"The verification's Spark job gave no result: {event['reason']}", kind="no_result")
         return handle.token, text
 
     def _range(self, control: StreamControl) -> BatchRange:

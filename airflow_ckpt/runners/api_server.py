@@ -8,7 +8,7 @@ from typing import Any
 
 from urllib3.exceptions import HTTPError
 
-from airflow_ckpt.exceptions import CkptError, KubernetesApiError, RunnerError
+from airflow_ckpt.exceptions import KubernetesApiError, NotInstalled, RunnerError
 
 
 def connect(in_cluster: bool | None, config_file: str | None, context: str | None) -> Any:
@@ -16,7 +16,7 @@ def connect(in_cluster: bool | None, config_file: str | None, context: str | Non
     try:
         from kubernetes import client, config
     except ImportError as error:
-        raise CkptError("Kubernetes needs its client library: pip install 'airflow-ckpt[kubernetes]'") from error
+        raise NotInstalled("Kubernetes needs its client library: pip install 'airflow-ckpt[kubernetes]'") from error
     if in_cluster is None:
         in_cluster = not config_file and not context and "KUBERNETES_SERVICE_HOST" in os.environ
     settings = client.Configuration()

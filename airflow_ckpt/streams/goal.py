@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument, OtherVersion
 from airflow_ckpt.streams.durations import in_words
 from airflow_ckpt.streams.status import BROKEN, ENDED_WELL, FINISHED, IDLE, NEW, RUNNING, StreamStatus
 
@@ -59,7 +59,7 @@ class Goal:
     def from_dict(cls, value: Mapping[str, Any]) -> Goal:
         """Read a stored goal. An unknown field raises an error, because this version could not wait for that condition."""
         if unknown := sorted(set(value) - {f.name for f in fields(cls)}):
-            raise CkptError(
+            raise OtherVersion(
                 f"The goal has no field {', '.join(unknown)}: it was stored by another version of airflow-ckpt. "
                 "Clear the task, so that it waits for a goal of this version; or install the version that stored it."
             )
@@ -69,7 +69,7 @@ class Goal:
         for name in ("batches", "batch", "max_lag"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-                raise CkptError(f"{name}={value!r} must be a whole number of at least 0.")
+                raise BadArgument(f"{name}={value!r} must be a whole number of at least 0.")
 
     @property
     def condition(self) -> str:

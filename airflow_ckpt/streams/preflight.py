@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError, PreflightRefused
+from airflow_ckpt.exceptions import BadArgument, PreflightRefused
 from airflow_ckpt.streams.durations import in_words, to_timedelta
 from airflow_ckpt.streams.observation import SourcePosition
 from airflow_ckpt.streams.status import HEALTHY, STALLED, StreamStatus
@@ -83,7 +83,7 @@ def check(stream: Stream, start: StartConditions) -> list[PreflightFinding]:
 def refuse_unsafe_start(stream: Stream, findings: Sequence[PreflightFinding], allow: Sequence[str]) -> None:
     """Raise PreflightRefused for unsafe findings that are not allowed by name."""
     if unknown := sorted(set(allow) - set(PREFLIGHT_KINDS)):
-        raise CkptError(f"allow={unknown} names no finding of preflight; they are: {', '.join(PREFLIGHT_KINDS)}.")
+        raise BadArgument(f"allow={unknown} names no finding of preflight; they are: {', '.join(PREFLIGHT_KINDS)}.")
     if refused := [f for f in findings if f.unsafe and f.kind not in allow]:
         raise PreflightRefused(stream.name, refused)
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadStream
 from airflow_ckpt.streams.durations import in_words, to_timedelta
 
 
@@ -50,12 +50,14 @@ class RestartStrategy:
 
     def _durations(self, *names: str) -> None:
         for name in names:
-            object.__setattr__(self, name, to_timedelta(getattr(self, name), f"{type(self).__name__}({name})"))
+            object.__setattr__(
+                self, name, to_timedelta(getattr(self, name), f"{type(self).__name__}({name})", BadStream)
+            )
 
     def _whole(self, name: str, least: int) -> None:
         value = getattr(self, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise CkptError(f"{type(self).__name__}({name}={value!r}) must be a whole number of at least {least}.")
+            raise BadStream(f"{type(self).__name__}({name}={value!r}) must be a whole number of at least {least}.")
 
 
 @dataclass(frozen=True)
@@ -129,11 +131,11 @@ class ExponentialDelay(RestartStrategy):
         if self.attempts is not None:
             self._whole("attempts", 1)
         if self.multiplier < 1:
-            raise CkptError(f"ExponentialDelay(multiplier={self.multiplier!r}) must be at least 1.")
+            raise BadStream(f"ExponentialDelay(multiplier={self.multiplier!r}) must be at least 1.")
         if not 0 <= self.jitter <= 1:
-            raise CkptError(f"ExponentialDelay(jitter={self.jitter!r}) must be between 0 and 1.")
+            raise BadStream(f"ExponentialDelay(jitter={self.jitter!r}) must be between 0 and 1.")
         if self.max_backoff < self.initial_backoff:
-            raise CkptError("ExponentialDelay(max_backoff) must not be shorter than initial_backoff.")
+            raise BadStream("ExponentialDelay(max_backoff) must not be shorter than initial_backoff.")
 
     def decide(self, restarts: Sequence[Restart], failed_at: datetime) -> Decision:
         used = self._since_healthy(restarts, failed_at)
@@ -174,9 +176,9 @@ def strategy_from(value: Mapping[str, Any]) -> RestartStrategy:
     """Make the strategy from the result of `as_dict`."""
     kind = STRATEGIES.get(str(value.get("type")))
     if kind is None:
-        raise CkptError(f"restart type {value.get('type')!r} is none of {', '.join(STRATEGIES)}.")
+        raise BadStream(f"restart type {value.get('type')!r} is none of {', '.join(STRATEGIES)}.")
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     given = {k: v for k, v in value.items() if k != "type"}
     if unknown := sorted(set(given) - set(known)):
-        raise CkptError(f"The {kind.type} strategy has no setting {', '.join(unknown)}; it has {', '.join(known)}.")
+        raise BadStream(f"The {kind.type} strategy has no setting {', '.join(unknown)}; it has {', '.join(known)}.")
     return kind(**given)

@@ -238,7 +238,7 @@ class Stream(StreamSettings[Duration, int | str, bool | str, str | Sequence[str]
 def _normal(value: Any, name: str, kind: Kind) -> Any:
     """A value in the normal form of its kind, so that streams with the same settings are equal."""
     if kind is Kind.DURATION:
-        return value if is_template(value) else to_timedelta(value, name)
+        return value if is_template(value) else to_timedelta(value, name, BadStream)
     if kind is Kind.TEXTS:
         return (value,) if isinstance(value, str) and value else tuple(value or ())
     if kind is Kind.MAPPING:

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import NotStartable
 from airflow_ckpt.kafka.lag import source_ends
 from airflow_ckpt.kafka.shared_client import shared_admin
 from airflow_ckpt.runners.base import Launch, Runner
@@ -51,7 +51,7 @@ class StreamControl:
     @property
     def runner(self) -> Runner:
         if self.access.runner is None:
-            raise CkptError(
+            raise NotStartable(
                 f"{self.stream.name} cannot be started from here: there is no runner for it. If its driver was submitted to a "
                 "cluster, resume it from Airflow: with a task (SparkStreamResumeOperator), or the DAG that submits it."
             )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_ckpt.checkpoint.locations import same_place
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import NeverRan, NotStartable
 from airflow_ckpt.runners.base import Launch, Runner
 from airflow_ckpt.runners.launch_note import (
     DOCUMENT,
@@ -67,7 +67,7 @@ class LastLaunch:
 def last_launch(root: Path, checkpoint: str, intent: SubmitIntent | None) -> LastLaunch:
     """Read the launch with the token of the intent. Raises an error that says why if there is none that can be run again."""
     if intent is None:
-        raise CkptError(
+        raise NotStartable(
             f"{checkpoint} was not submitted by Airflow, so its command is unknown: start it as it was started before.",
             kind="not_submitted",
         )
@@ -75,7 +75,7 @@ def last_launch(root: Path, checkpoint: str, intent: SubmitIntent | None) -> Las
         refuse_shared_folder(root)
     noted = read_launch(root, intent.token)
     if noted is None:
-        raise CkptError(
+        raise NotStartable(
             f"{root} holds no launch {intent.token!r}: it was made on another machine, by another user, by an older version, or "
             f"below another work folder. Submit the stream from its DAG ({intent.by} did last); or run this on the machine of "
             "that submit, as the same user, with AIRFLOW_HOME (or AIRFLOW__AIRFLOW_CKPT__WORK_FOLDER) set as there.",
@@ -83,7 +83,7 @@ def last_launch(root: Path, checkpoint: str, intent: SubmitIntent | None) -> Las
         )
     if noted.job or not same_place(noted.checkpoint, checkpoint):
         what = "a job beside the stream" if noted.job else f"the stream of {noted.checkpoint}"
-        raise CkptError(
+        raise NotStartable(
             f"The launch {intent.token!r} that is noted beside {checkpoint} is of {what}: another program has written there. "
             "Find out what, then submit the stream from its DAG.",
             kind="of_a_job" if noted.job else "of_another_stream",
@@ -99,7 +99,7 @@ def stream_of(checkpoint: str, intent: SubmitIntent | None, run: RunRecord | Non
         shared = settings_of(StreamSettings)
         settings = {name: value for name, value in run.settings.items() if name in shared}
         return Stream(**{**settings, "checkpoint": checkpoint, "application": "(started by hand)"})
-    raise CkptError(
+    raise NeverRan(
         f"{checkpoint} has neither a submit nor a run record: no stream of airflow-ckpt ever ran there. Check the path; "
         "`airflow-ckpt inspect` looks at any checkpoint of Spark.",
         kind="never_ran",
@@ -137,7 +137,7 @@ def _fill(
     argv = [part.replace(str(old), str(new)) for part in last.noted.argv]
     secret_files = write_secrets(new, kafka)
     if str(new / SECRETS_FILE) in argv and not secret_files:
-        raise CkptError(
+        raise NotStartable(
             "The stream's Kafka needs credentials, which are not stored: give them with --kafka-config FILE.",
             kind="no_credentials",
         )

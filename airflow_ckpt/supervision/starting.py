@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_ckpt.exceptions import CkptError, SubmitFailed
+from airflow_ckpt.exceptions import StorageError, SubmitFailed
 from airflow_ckpt.runners.base import Launch, Runner
 from airflow_ckpt.streams.status import StreamStatus
 from airflow_ckpt.streams.submit_intent import SubmitIntent
@@ -83,7 +83,7 @@ class Starter:
         try:
             files.remove(record_files.STOP)
         except Exception as e:
-            raise CkptError(
+            raise StorageError(
                 f"{stream.name} has a request to stop ({stream.checkpoint}/{record_files.STOP}) that cannot be deleted "
                 f"({type(e).__name__}: {e}); its driver would obey it. Nothing was started. Give the account that Airflow uses "
                 "the right to delete below the checkpoint, or delete the file, then submit again."

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from airflow_ckpt.exceptions import CkptError, StillAlive
+from airflow_ckpt.exceptions import NotSubmitted, StillAlive
 from airflow_ckpt.runners.base import Runner
 from airflow_ckpt.streams.driver_state import ENDED, UNKNOWN, VANISHED, DriverState, Handle
 from airflow_ckpt.streams.status import BROKEN, HEALTHY, StreamStatus
@@ -59,7 +59,7 @@ def kill(access: StreamAccess, runner: Callable[[], Runner], by: str, *, wait: f
     stream = access.stream
     found = _submitted_driver(access)
     if found is None:
-        raise CkptError(
+        raise NotSubmitted(
             f"No driver of {stream.name} is known that could be killed: it was not started by Airflow. "
             f"`airflow-ckpt stop {stream.checkpoint}` asks it to end; else end it where it was started.",
             kind="no_driver_known",
@@ -83,7 +83,7 @@ def end_stalled(access: StreamAccess, runner: Callable[[], Runner], status: Stre
     stream = access.stream
     found = _submitted_driver(access)
     if found is None:
-        raise CkptError(
+        raise NotSubmitted(
             f"{stream.name} is stalled and was not started by Airflow, so it cannot be ended from here. End its "
             f"driver (run {status.run}, {status.ui or 'no UI'}) by hand, or ask it with `airflow-ckpt stop "
             f"{stream.checkpoint}`, then start it: `airflow-ckpt resume {stream.checkpoint} --new-budget`.",

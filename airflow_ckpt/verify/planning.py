@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument
 from airflow_ckpt.verify.checks.checkpoint_check import check_checkpoint
 from airflow_ckpt.verify.checks.history_check import check_history
 from airflow_ckpt.verify.checks.ledger_check import check_batches, check_group, check_lanes, source_span
@@ -45,7 +45,7 @@ def make_plan(
 ) -> Plan:
     """Everything except reading the topics: the checks of the ledger, and the consistent cut that is to be read."""
     if depth not in (LEDGER, SINK):
-        raise CkptError(
+        raise BadArgument(
             f"depth={depth!r} is none of {LEDGER}, {SINK}. `recompute` runs as a Spark job: submit the stream's application "
             'with "recompute": {"result": <file>} in its configuration.'
         )

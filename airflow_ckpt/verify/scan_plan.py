@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import OtherVersion
 from airflow_ckpt.verify.checks.audit_check import expected_lanes
 from airflow_ckpt.verify.verdict import BatchSums, Finding, Verdict
 from ckpt_stream.protocol.ledger.ledger_batches import Batch
@@ -97,7 +97,9 @@ class Plan:
     def from_json(cls, text: str) -> Plan:
         document = json.loads(text)
         if document.get("format") != PLAN_FORMAT:
-            raise CkptError(f"The plan has format {document.get('format')!r}; this version reads format {PLAN_FORMAT}.")
+            raise OtherVersion(
+                f"The plan has format {document.get('format')!r}; this version reads format {PLAN_FORMAT}."
+            )
         found = document["verdict"]
         findings, notes = ([Finding(**f) for f in found[name]] for name in ("findings", "notes"))
         batches = [BatchSums(**b) for b in found["batches"]]

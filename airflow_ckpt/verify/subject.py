@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import ScanStuck
 from airflow_ckpt.kafka.group_offsets import group_offsets
 from ckpt_stream.kafka.admin_client import admin_client
 from ckpt_stream.kafka.ask_topic_ends import topic_ends
@@ -99,7 +99,9 @@ class SubjectReader:
     def read_sink_ends(self) -> TopicEnds:
         ends = self.ends(self.subject.sink)
         if ends is None:
-            raise CkptError(f"The sink topic {self.subject.sink} was deleted during the verification.")
+            raise ScanStuck(
+                f"The sink topic {self.subject.sink} was deleted during the verification. Find out who deleted it."
+            )
         return ends
 
     def cleanup_policy(self, topic: str) -> str:

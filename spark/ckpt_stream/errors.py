@@ -75,6 +75,10 @@ class BatchInDoubt(Refused):
     """A batch is in doubt, and without a ledger only a user can say whether it is in the sink."""
 
 
+class NothingToRepair(Refused):
+    """A command is to repair a ledger, and checkpoint and ledger show nothing that it could repair."""
+
+
 class DriverAlive(Refused):
     """Another driver is alive on the same checkpoint."""
 
@@ -129,6 +133,20 @@ class EndOfInputUnknown(StreamError):
     """It is unknown whether all rows of a lane have arrived; nothing of the lane was committed."""
 
     restart_may_help = False
+
+
+class PlanMissing(StreamError):
+    """The checkpoint's offset log lacks an entry that Spark or an earlier run has written."""
+
+
+class QueryUnknown(StreamError):
+    """Neither Spark nor the checkpoint has the id of the query that runs a batch."""
+
+    restart_may_help = False
+
+
+class BatchNotRun(StreamError):
+    """Spark did not run a batch as requested: it ran another batch or other lanes, or ended without a commit."""
 
 
 class BatchTimeout(StreamError):

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument
 
 HEADER = "header:"
 #: `.name` or `[number]`, one after the other.
@@ -45,7 +45,7 @@ def steps_of(path: str) -> list[str | int]:
         steps.append(found[1] if found[1] is not None else int(found[2]))
         position = found.end()
     if not steps or position < len(path):
-        raise CkptError(
+        raise BadArgument(
             f"{path!r} is not a part of a record. Write key, value, header:<name>, or a path into the JSON value such as "
             "$.order.id or $.items[0].id."
         )

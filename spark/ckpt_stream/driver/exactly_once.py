@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ckpt_stream.driver.lane import LaneWriter
 from ckpt_stream.driver.lane_result import RESULT_SCHEMA
 from ckpt_stream.driver.lane_spec import LaneSpec
-from ckpt_stream.errors import StreamError
+from ckpt_stream.errors import BatchNotRun
 from ckpt_stream.protocol.offsets import Offsets
 from ckpt_stream.spark.output import output_columns
 from ckpt_stream.spark.record_hash import record_hash_column
@@ -34,7 +34,10 @@ class ExactlyOnceWriter:
         divided = into_lanes(rows.select(*self._columns[ledger_format]), lanes, _offsets_between(spec.start, spec.end))
         done = divided.mapInArrow(LaneWriter(spec), RESULT_SCHEMA).collect()
         if sorted(row["lane"] for row in done) != list(range(lanes)):
-            raise StreamError(f"Spark ran lanes {sorted(r['lane'] for r in done)} instead of 0 to {lanes - 1}.")
+            raise BatchNotRun(
+                f"Spark ran lanes {sorted(r['lane'] for r in done)} instead of 0 to {lanes - 1}. The batch does not count as "
+                "written. What helps: start again; the next run writes only lanes that the ledger lacks."
+            )
         return tuple(row.asDict() for row in sorted(done, key=lambda row: row["lane"]))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ckpt_stream.driver.poison_list import records_to_pass
 from ckpt_stream.driver.sink import Sink
 from ckpt_stream.driver.source_loss import LossBatch, SourceLoss
-from ckpt_stream.errors import ConfigError, StreamError
+from ckpt_stream.errors import BatchNotRun, ConfigError
 from ckpt_stream.protocol.offsets import Offsets
 from ckpt_stream.protocol.settings.config import StreamConfig
 from ckpt_stream.protocol.storage import ReadableFiles
@@ -39,8 +39,9 @@ class Queries:
 
         def write_one_batch(rows: DataFrame, batch: int) -> None:
             if batch != step.batch:
-                raise StreamError(
-                    f"Spark ran batch {batch} instead of {step.batch}, which passes over an accepted loss."
+                raise BatchNotRun(
+                    f"Spark ran batch {batch} instead of batch {step.batch}, which skips an accepted loss. Nothing was written. "
+                    "What helps: start again; the next run compares checkpoint and source again."
                 )
             self.sink(rows, batch, source_lost=step.as_planned)
             if step.as_planned:

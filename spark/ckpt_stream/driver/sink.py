@@ -15,7 +15,7 @@ from ckpt_stream.driver.lane_spec import LaneSettings, LaneSpec
 from ckpt_stream.driver.sink_topic import SinkTopic
 from ckpt_stream.driver.start_of_run import Start
 from ckpt_stream.driver.unfinished_batch import UnfinishedBatch
-from ckpt_stream.errors import StopBeforeBatch, StreamError
+from ckpt_stream.errors import PlanMissing, QueryUnknown, StopBeforeBatch
 from ckpt_stream.kafka.java_settings import java_settings
 from ckpt_stream.kafka.settings import client_settings
 from ckpt_stream.machine import crashes
@@ -87,7 +87,10 @@ class Sink:
         started = now()
         text = self._files.read(f"offsets/{batch}")
         if text is None:
-            raise StreamError(f"offsets/{batch} is not in the checkpoint although Spark runs the batch.")
+            raise PlanMissing(
+                f"offsets/{batch} is not in the checkpoint although Spark runs the batch. Nothing of the batch was written. "
+                "What helps: find out which user or program deletes files of the checkpoint, then start again."
+            )
         start, end = self._start_offsets(batch), parse_offsets(text, f"offsets/{batch}").kafka
         where = {"batch": batch, "driver_pids": self._settings.driver_pids}
         crashes.reach(crash_points.OFFSETS_LOGGED, **where)
@@ -157,7 +160,10 @@ class Sink:
         if not query_id and (metadata := self._files.read("metadata")):
             query_id = parse_metadata(metadata)
         if not query_id:
-            raise StreamError(f"Neither Spark nor the checkpoint names the query of batch {batch}.")
+            raise QueryUnknown(
+                f"Neither Spark nor the checkpoint has the id of the query that runs batch {batch}. Nothing of it was written. "
+                "What helps: unset PYSPARK_PIN_THREAD in the driver's environment, or restore the checkpoint's file `metadata`."
+            )
         return query_id
 
     def _start_offsets(self, batch: int) -> Offsets:

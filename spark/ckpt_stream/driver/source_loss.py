@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ckpt_stream.errors import DataLost, StreamError
+from ckpt_stream.errors import BatchNotRun, DataLost, PlanMissing
 from ckpt_stream.kafka.topics import Topics
 from ckpt_stream.protocol.checkpoint.batch_offsets import start_offsets
 from ckpt_stream.protocol.checkpoint.checkpoint_end import checkpoint_end
@@ -98,7 +98,10 @@ class SourceLoss:
 
     def _must_be_committed(self, batch: int) -> None:
         if checkpoint_end(self._files).committed != batch:
-            raise StreamError(f"Batch {batch}, which passes over an accepted loss, has ended without being committed.")
+            raise BatchNotRun(
+                f"Spark ended batch {batch}, which skips an accepted loss, without committing it. What helps: start again; the "
+                "next run finishes the batch."
+            )
 
     def _begin_after(self, lost: tuple[LostRange, ...]) -> None:
         """Let the source begin after the lost records: no batch is planned yet, so no separate batch is needed."""
@@ -111,7 +114,10 @@ class SourceLoss:
         last = max(0, batch - 1)
         text = self._files.read(f"offsets/{last}")
         if text is None:
-            raise StreamError(f"offsets/{last} is not in the checkpoint.")
+            raise PlanMissing(
+                f"offsets/{last} is not in the checkpoint any more. Nothing was written. What helps: find out which user or "
+                "program deletes files of the checkpoint, then start again."
+            )
         watermark = parse_offsets(text, f"offsets/{last}").watermark_ms
         if batch > 0 and (done := self._files.read(f"commits/{last}")):
             watermark = max(watermark, parse_commit(done, f"commits/{last}").next_watermark_ms)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ckpt_stream.errors import BatchInDoubt, LedgerAhead, Refused
+from ckpt_stream.errors import BatchInDoubt, LedgerAhead, NothingToRepair
 from ckpt_stream.kafka.lane_control import fence_lanes, read_ledger_ends, write_anchors
 from ckpt_stream.kafka.ledger_creation import ensure_ledger
 from ckpt_stream.kafka.ledger_reader import ledger_undecided
@@ -95,7 +95,7 @@ def _batch_to_anchor(
 ) -> tuple[int, int | None]:
     """The checkpoint's newest batch, and the batch to anchor the ledger at; None if batch 0 is to be written again."""
     if checkpoint.newest is None:
-        raise Refused(
+        raise NothingToRepair(
             "The checkpoint holds no batch yet.",
             "There is nothing to anchor a ledger at.",
             f"start the stream; if it is refused because of an old ledger, `airflow-ckpt ledger reset {sink_id}`.",
@@ -156,7 +156,7 @@ def accept_differing_replay(files: WritableFiles, kafka: Mapping[str, Any], sink
     ends = read_ledger_ends(kafka, name, found.partitions)
     there = [r for r in ends if r is not None and (r.query_id, r.batch) == (checkpoint.query_id, batch)]
     if batch is None or not there:
-        raise Refused(
+        raise NothingToRepair(
             f"{name} holds no lane of a batch that the checkpoint has in doubt.",
             "There is no replay to accept.",
             "start the stream: it continues, or its error says what is wrong.",

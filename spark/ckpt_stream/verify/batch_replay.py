@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ckpt_stream.errors import CannotTell, StreamError
+from ckpt_stream.errors import BatchNotRun, CannotTell
 from ckpt_stream.protocol.storage import ReadableFiles
 from ckpt_stream.spark.hadoop_files import CheckpointFiles
 
@@ -41,7 +41,9 @@ def replay(
         )
         query.awaitTermination()
         if not files.exists(f"commits/{batch}"):
-            raise StreamError(f"Batch {batch} was not replayed: Spark ended without committing it.")
+            raise BatchNotRun(
+                f"Batch {batch} was not replayed: Spark ended without committing it. What helps: recompute again."
+            )
         log.info("batch %s of %s replayed", batch, last)
     return spark.read.schema("key binary, value binary").parquet(f"{scratch}/output/*")
 
