@@ -1,8 +1,8 @@
 """The settings of a stream that Airflow and the driver share: each is declared here, once.
 
-Airflow's `Stream` and the driver's `StreamConfig` derive from `StreamSettings` and add what only they need. Types, limits,
-the driver's document and the table in docs/declare-a-stream.md follow from what is written here. To add a setting, add it
-here, and run `scripts/stream_settings.py`, which writes the table.
+Airflow's `Stream` and the driver's `StreamConfig` derive from `StreamSettings` and add settings that only one of them needs.
+Types, limits, the driver's document, the tables in docs/ and the stored samples of tests/compatibility are derived from the
+declarations here. To add a setting, declare it here, and run `scripts/stream_settings.py`, which writes the tables.
 """
 
 from __future__ import annotations
