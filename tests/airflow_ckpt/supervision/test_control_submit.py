@@ -24,7 +24,7 @@ pytestmark = pytest.mark.unit
 # --- submit ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_submit_starts_one_driver_and_notes_who_how_and_as_part_of_what(world: Deployment) -> None:
+def test_a_submit_starts_one_driver_and_notes_by_which_task_how_and_in_which_run(world: Deployment) -> None:
     status = world.control("dag.submit").submit(submission="dag run-1")
     assert (status.state, status.token) == ("STARTING", world.token)
     intent = intent_of(world)
