@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_ckpt.exceptions import CkptError, PreflightRefused, SubmitFailed
+from airflow_ckpt.exceptions import NotStartable, PreflightRefused, SubmitFailed
 from airflow_ckpt.streams.preflight import PreflightFinding
 from airflow_ckpt.supervision import control as control_module
 from airflow_ckpt.supervision import source_position
@@ -202,7 +202,7 @@ def test_a_driver_accepts_lost_data_only_if_its_submit_allows_it(
 
 
 def test_a_stream_without_a_runner_cannot_be_started(world: Deployment) -> None:
-    with pytest.raises(CkptError, match="no runner"):
+    with pytest.raises(NotStartable, match="no runner"):
         world.control(runner=None).submit()
 
 
