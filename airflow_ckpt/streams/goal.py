@@ -105,7 +105,7 @@ class Goal:
         if status.state == NEW:
             return Outcome(OUT_OF_REACH, f"{status.stream} was never started")
         if self.until is not None and now >= datetime.fromisoformat(self.until):
-            return Outcome(REACHED, f"the time is over: {status.line()}")
+            return Outcome(REACHED, f"the end of the wait is reached: {status.line()}")
         if self.deadline is not None and now >= datetime.fromisoformat(self.deadline):
             return Outcome(TIMEOUT, f"{self.condition} was not reached in time: {status.line()}")
         return Outcome(NOT_YET, status.line())

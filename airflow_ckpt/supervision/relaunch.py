@@ -65,7 +65,7 @@ class LastLaunch:
 
 
 def last_launch(root: Path, checkpoint: str, intent: SubmitIntent | None) -> LastLaunch:
-    """Read the launch with the token of the intent. Raises an error that says why if there is none that can be run again."""
+    """Read the launch with the token of the intent. Raises NotStartable if there is none that can be run again."""
     if intent is None:
         raise NotStartable(
             f"{checkpoint} was not submitted by Airflow, so its command is unknown: start it as it was started before.",

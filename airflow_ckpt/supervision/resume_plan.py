@@ -1,4 +1,4 @@
-"""Decides whether and when a stream is restarted, from its state, its restart strategy and the rest of its budget."""
+"""Decides whether and when a stream is restarted, from its state, its restart strategy and its remaining budget."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Sink:
         while not self.progress.stopping and (wait := self._last_ended + self._min_pause - time.monotonic()) > 0:
             time.sleep(min(wait, 0.1))
         if self.progress.stopping:
-            raise StopBeforeBatch(f"batch {batch} is left to the next run")
+            raise StopBeforeBatch(f"the next run runs batch {batch}")
 
     def _write_batch(self, rows: DataFrame, batch: int, *, source_lost: bool = False) -> WrittenBatch:
         started = now()

@@ -99,7 +99,7 @@ class Transaction:
                     if not e.args[0].retriable() or deadline.passed:
                         raise
         except KafkaException as e:
-            raise to_sink_error(e, f"take over the lane {self.id}") from e
+            raise to_sink_error(e, f"fence the lane {self.id}") from e
 
     def begin(self) -> None:
         from confluent_kafka import KafkaException

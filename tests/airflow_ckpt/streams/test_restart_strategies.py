@@ -191,3 +191,9 @@ def test_an_unknown_strategy_is_refused_with_the_known_ones() -> None:
 def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
     with pytest.raises(BadStream, match=r"\btries\b.*\battempts, delay\b"):
         strategy_from({"type": "fixed-delay", "tries": 3})
+
+
+@pytest.mark.parametrize("delay", [timedelta(seconds=-1), "soon"])
+def test_a_pause_that_is_no_duration_is_a_bad_declaration(delay: Any) -> None:
+    with pytest.raises(BadStream, match=r"FixedDelay\(delay\)"):
+        FixedDelay(delay=delay)

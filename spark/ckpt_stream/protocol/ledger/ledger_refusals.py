@@ -17,7 +17,7 @@ def foreign_ledger(last: LedgerRecord, sink_id: str, query_id: str | None) -> Fo
         "Either the checkpoint was deleted, and everything since its start would be written twice, or a second stream "
         "uses the same sink id, and the two would fence each other.",
         "put the checkpoint back; or give the second stream another sink_id; or, for a stateless stream whose "
-        'checkpoint is gone, set `start="ledger"` to go on where the ledger ends; or start over on purpose with '
+        'checkpoint is gone, set `start="ledger"` to continue where the ledger ends; or start over on purpose with '
         f"`airflow-ckpt ledger reset {sink_id}`.",
     )
 
@@ -38,7 +38,7 @@ def ledger_ahead(last: LedgerRecord, lane: int, to_write: BatchToWrite) -> Ledge
         f"already holds batch {last.batch} of the same query.",
         f"The checkpoint was rolled back or cloned: batches {to_write.batch} to {last.batch} would be in the sink twice.",
         "put the newest checkpoint back; for a stateless stream, start on an empty checkpoint folder with "
-        '`start="ledger"`, which goes on at the offsets where the ledger ends.',
+        '`start="ledger"`, which continues at the offsets where the ledger ends.',
     )
 
 
