@@ -97,7 +97,7 @@ class SparkStreamSuperviseOperator(StreamOperator):
         if status.state in BROKEN:
             plan = control.plan_resume(status)
             if plan.action == "wait":
-                # Another task or a user has restarted it, and it broke again.
+                # Another task or a user has restarted the stream, and it broke again.
                 return Pause(plan.seconds, "restart")
             try:
                 status = control.resume(look, allow=self.allow)

@@ -65,7 +65,7 @@ def plan_resume(stream: Stream, files: ReadableFiles, status: StreamStatus) -> R
 
 
 def budget(history: Sequence[Mapping[str, Any]]) -> list[Restart]:
-    """The restarts that count against a strategy's budget: those since the last submit, by the restart history."""
+    """The restarts that count against a strategy's budget: the restarts since the last submit, from the restart history."""
     begin = max((i for i, entry in enumerate(history) if entry.get("kind") == SUBMIT), default=-1)
     return [
         Restart(datetime.fromisoformat(str(entry["time"])))

@@ -55,7 +55,7 @@ def stop_is_pending(access: StreamAccess) -> bool:
 
 
 def kill(access: StreamAccess, runner: Callable[[], Runner], by: str, *, wait: float = 30.0) -> None:
-    """End the driver at once. The batch it is in is done again by the next run; nothing is lost."""
+    """End the driver at once. The next run repeats the current batch, so nothing is lost."""
     stream = access.stream
     found = _submitted_driver(access)
     if found is None:

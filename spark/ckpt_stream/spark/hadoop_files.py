@@ -133,7 +133,7 @@ class CheckpointFiles:
         self._fs.delete(self._path(name), True)
 
     def names(self, folder: str) -> list[str]:
-        """The plain names in a folder; none when there is no such folder."""
+        """The plain names in a folder; empty if there is no such folder."""
         path = self._path(folder)
         if not self._fs.exists(path):
             return []

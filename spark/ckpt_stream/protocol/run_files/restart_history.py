@@ -33,7 +33,7 @@ Entry = dict[str, Any]
 SUBMIT, RESTART = "submit", "restart"
 #: A submit found the stream running.
 ATTACH = "attach"
-#: Of earlier versions.
+#: The one file of earlier versions.
 OLD_FILE = f"{FOLDER}/restarts.json"
 #: How many files are kept: a reader opens the newest file a moment after it listed the folder, and fewer entries than these are
 #: added in between.
@@ -56,7 +56,7 @@ class SubmitEntry:
     by: str
     #: The state that the stream was in.
     after_state: str
-    #: What the submit is part of: the Airflow run, so that clearing a task of it begins no new budget.
+    #: The Airflow run that the submit belongs to: when a task of that run is cleared, no new budget begins.
     submission: str | None = None
     kind: str = SUBMIT
 
@@ -76,7 +76,7 @@ class RestartEntry:
 
 @dataclass(frozen=True)
 class Claim:
-    """Whether a user or a task may start the driver that follows another one."""
+    """Whether a user or a task may start the driver that follows a certain driver."""
 
     #: The number of the entry in the history; None if another user or task holds the claim.
     number: int | None
@@ -144,7 +144,7 @@ def read_history(files: ReadableFiles) -> list[Entry]:
 def claim(
     files: WritableFiles, entry: SubmitEntry | RestartEntry, after: str | None, *, instead_of: str | None = None
 ) -> Claim:
-    """Note a submit or a restart before its driver is started, so that an attempt that fails at once counts too.
+    """Add a submit or a restart before its driver is started, so that an attempt that fails at once counts too.
 
     Only one entry may follow the driver `after`: of two writers at the same moment, one gets the claim. Pass `instead_of`,
     the token of a claim whose writer started no driver, to replace that claim.
@@ -160,16 +160,16 @@ def claim(
 
 
 def note_attach(files: WritableFiles, submission: str | None, by: str) -> None:
-    """Note that a submit found the stream running, unless it is noted already or is part of nothing."""
+    """Note that a submit found the stream running, unless that is noted already or the submit belongs to no Airflow run."""
     if submission is not None and last_submission(read_history(files)) != submission:
         add_entry(files, {"kind": ATTACH, "time": now(), "token": "", "by": by, "submission": submission})
 
 
 def note_own_start(files: WritableFiles, mine: RunRecord, others: Sequence[RunRecord]) -> None:
-    """Note that the driver of the run `mine` replaces the newest of the other runs, unless that one ended well.
+    """Note that the driver of the run `mine` replaces the newest of the other runs, unless that run ended well.
 
     The user or task that started the driver may have noted the restart already; a start by hand, by the launcher or by YARN
-    is noted by the driver alone.
+    is noted only by the driver.
     """
     if not others or others[-1].state in (STOPPED, FINISHED):
         return

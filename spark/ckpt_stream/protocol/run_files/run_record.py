@@ -23,7 +23,7 @@ from ckpt_stream.protocol.run_files.record_files import FORMAT, RUNS, build_data
 STARTING, RUNNING, STOPPED, FINISHED, FAILED = "STARTING", "RUNNING", "STOPPED", "FINISHED", "FAILED"
 NOT_ENDED = (STARTING, RUNNING)
 
-#: A heartbeat may be late by a long pause of the driver's machine; this many intervals without one is death.
+#: A driver counts as dead after so many intervals without a heartbeat: a heartbeat is late when the driver's machine pauses.
 MISSED_HEARTBEATS = 6
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
