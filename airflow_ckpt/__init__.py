@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-#: What a DAG needs, by name. Loaded when asked for: Airflow imports this package before it is configured itself.
+#: What a DAG needs, by name. Imported at the first use, because Airflow imports this package before its configuration is ready.
 _PUBLIC = {
     "Stream": "airflow_ckpt.streams.stream",
     "NoRestart": "airflow_ckpt.streams.restart_strategies",

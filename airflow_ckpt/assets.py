@@ -1,4 +1,4 @@
-"""A stream as an Airflow asset: DAGs can be scheduled on what happens to it."""
+"""A stream as an Airflow asset: DAGs can be scheduled on its events."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def stream_asset(stream: Stream) -> Any:
 
 
 def has_asset(stream: Stream) -> bool:
-    """Whether the stream can have an asset: its name must be known when the DAG is parsed."""
+    """Whether the stream can have an asset: assets are created when the DAG is parsed, so its name must not be a template."""
     return not (is_template(stream.name) or is_template(stream.sink))

@@ -1,4 +1,4 @@
-"""What Airflow reads to learn about this provider. Imports nothing: Airflow calls it before it is configured itself."""
+"""Describes this provider to Airflow. Imports nothing, because Airflow calls it before its own configuration is ready."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def get_provider_info() -> dict[str, Any]:
         "extra-links": ["airflow_ckpt.links.spark_ui.SparkUiLink"],
         "config": {
             "airflow_ckpt": {
-                "description": "Streams: where drivers run, what they are given, and how often they are looked at.",
+                "description": "Streams: where drivers run, which files they get, and how often their status is checked.",
                 "options": {
                     "work_folder": _option(
                         "Folder for drivers that run on this machine (log, configuration, exit status). "
@@ -65,7 +65,7 @@ def get_provider_info() -> dict[str, Any]:
                         "",
                         "/opt/spark-kafka/*.jar",
                     ),
-                    "poll_interval": _option("Seconds between two looks at a stream.", "float", "10"),
+                    "poll_interval": _option("Seconds between two checks of a stream.", "float", "10"),
                 },
             }
         },

@@ -8,7 +8,7 @@ PREFIX = "airflow_ckpt"
 
 
 def report(status: StreamStatus) -> None:
-    """Gauges per stream: lag, age of the last commit, committed batch, and whether it is broken."""
+    """Send the gauges of a stream: lag, age of the last commit, committed batch, and whether the stream is broken."""
     from airflow.providers.common.compat.sdk import Stats
 
     tags = {"stream": status.stream}
@@ -25,7 +25,7 @@ def report(status: StreamStatus) -> None:
 
 
 def count(event: str, stream: str) -> None:
-    """Count an event of a stream, such as resumed or violated."""
+    """Count an event of a stream, such as `resumed` or `violated`."""
     from airflow.providers.common.compat.sdk import Stats
 
     Stats.incr(f"{PREFIX}.{event}", tags={"stream": stream})

@@ -10,7 +10,7 @@ from airflow.providers.apache.kafka.hooks.client import KafkaAdminClientHook
 from airflow.providers.apache.kafka.hooks.produce import KafkaProducerHook
 from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowFailException
-from streams import CHECKPOINTS, RETRY
+from streams import CHECKPOINTS, FIRE_DRILL, RETRY, setting_field
 
 from airflow_ckpt import ExactlyOnceVerifyOperator, FixedDelay, SparkStreamSuperviseOperator, Stream
 from airflow_ckpt.examples.fill_topic import fill
@@ -32,16 +32,21 @@ with DAG(
     doc_md=__doc__,
     params={
         "point": Param(
-            "after_last_lane", type="string", enum=list(POINTS), title="Crash point",
+            "after_last_lane", type="string", enum=list(POINTS), title="Crash point", section=FIRE_DRILL,
             description="The point of a batch at which the process is killed, in the order in which a batch passes them. "
             f"On a cluster, where executors write: {', '.join(DRIVER_POINTS)}.",
         ),
         "kill": Param(
-            "both", type="string", enum=["driver", "worker", "both"], title="Process to kill",
+            "both", type="string", enum=["driver", "worker", "both"], title="Process to kill", section=FIRE_DRILL,
             description="The driver, the Python worker that writes, or both.",
         ),
-        "lanes": Param(1, type="integer", minimum=1, maximum=16, description="Transactions per batch; between_lanes needs two."),
-        "records": Param(1000, type="integer", minimum=30, maximum=1000000, description="Records to send through."),
+        "records": Param(
+            1000, type="integer", minimum=30, maximum=1000000, title="Records", section=FIRE_DRILL,
+            description="Number of records that the drill sends to the source.",
+        ),
+        "lanes": setting_field(
+            "lanes", 1, "The crash point between_lanes needs two.", type="integer", minimum=1, maximum=16, title="Lanes",
+        ),
     },
 ) as dag:  # fmt: skip
     stream = Stream(
@@ -65,7 +70,7 @@ with DAG(
 
     @task
     def create_input(source: str, sink: str, params: dict[str, int]) -> int:
-        """Create topics, and send records to the source: a second try sends what the first has not sent."""
+        """Create topics, and send records to the source; a retry sends the records that the first attempt has not sent."""
         if params["point"] == BETWEEN_LANES and params["lanes"] < 2:
             raise AirflowFailException("between_lanes is a point of the second lane: choose two lanes or more")
         admin = KafkaAdminClientHook(stream.kafka_conn_id)
@@ -79,7 +84,7 @@ with DAG(
 
     @task
     def check_drill(declared: dict, verdict: dict, records: int, params: dict[str, str]) -> str:
-        """Fail if no process was killed: then the drill has proven nothing."""
+        """Fail if no process was killed, because the drill has then proven nothing."""
         from airflow_ckpt.hooks.stream import StreamHook
         from ckpt_stream.protocol.run_files.restart_history import read_history
 
@@ -97,7 +102,7 @@ with DAG(
 
     @task
     def clean_up(declared: dict, hit: str) -> None:
-        """After a successful drill delete everything but the checkpoint, which holds the verdict."""
+        """After a successful drill, delete everything except the checkpoint, which has the verdict."""
         scratch = Stream.from_dict(declared)
         topics = [*scratch.config.source, scratch.sink, ledger_topic(scratch.config.sink_id)]
         admin = KafkaAdminClientHook(scratch.kafka_conn_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param
-from streams import RETRY, copy_hourly
+from streams import CHECKS, RETRY, copy_hourly, setting_field
 
 from airflow_ckpt import ExactlyOnceVerifyOperator, SparkStreamSuperviseOperator
 
@@ -17,17 +17,17 @@ with DAG(
     tags=["airflow-ckpt"],
     doc_md=__doc__,
     params={
-        "max_offsets": Param(
-            100000, type="integer", minimum=1, title="Records per batch, at most",
-            description="Each batch is a transaction: a source that is far behind is drained in several.",
+        "max_offsets": setting_field(
+            "max_offsets_per_batch", 100000, "A source that is far behind is drained in several batches.",
+            type="integer", minimum=1, title="Records per batch, at most",
         ),
         "since": Param(
-            "last", type="string", enum=["last", "start"], title="Verify from",
+            "last", type="string", enum=["last", "start"], title="Verify from", section=CHECKS,
             values_display={"last": "where the last verification ended", "start": "the first batch"},
-            description="From the first batch: also finds later changes of the sink. The ledger keeps the newest 1,000 batches.",
+            description="From the first batch also finds later changes of the sink. The ledger keeps the newest 1,000 batches.",
         ),
         "depth": Param(
-            "sink", type="string", enum=["ledger", "sink", "recompute"], title="Depth of the verification",
+            "sink", type="string", enum=["ledger", "sink", "recompute"], title="Depth of the verification", section=CHECKS,
             values_display={
                 "ledger": "ledger: the bookkeeping",
                 "sink": "sink: every committed record is read",

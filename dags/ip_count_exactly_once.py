@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param, task
-from streams import RETRY, ip_count
+from streams import CHECKS, FIRE_DRILL, RETRY, ip_count, setting_field
 
 from airflow_ckpt import (
     CheckpointProgressSensor,
@@ -27,50 +27,42 @@ with DAG(
     doc_md=__doc__,
     render_template_as_native_obj=False,
     params={
-        "name": Param(
-            "ip_count", **TOPIC, title="Stream", section="Stream",
-            description="Names the stream, its consumer group and its ledger. A new name is a new stream.",
-        ),
-        "source": Param(
-            "ip_count_source", **TOPIC, title="Source", section="Stream", description="Topic with access-log lines.",
-        ),
-        "sink": Param(
-            "ip_count_sink", **TOPIC, title="Sink", section="Stream", description="Topic for the counts.",
-        ),
-        "guarantee": Param(
-            "exactly_once", type="string", enum=["exactly_once", "at_least_once"], title="Guarantee", section="Stream",
+        "name": setting_field("name", "ip_count", "A new name is a new stream.", **TOPIC, title="Stream"),
+        "source": setting_field("source", "ip_count_source", "Its records are lines of an access log.", **TOPIC, title="Source"),
+        "sink": setting_field("sink", "ip_count_sink", "It gets the counts.", **TOPIC, title="Sink"),
+        "guarantee": setting_field(
+            "guarantee", "exactly_once",
+            "With it, a crash doubles records, and nothing can be verified without a ledger, so the run ends as failed.",
+            type="string", enum=["exactly_once", "at_least_once"], title="Guarantee",
             values_display={"exactly_once": "exactly once (transactions)", "at_least_once": "at least once (Spark's sink)"},
-            description="At least once is Spark's own sink, for comparison: a crash doubles records, and as it keeps no ledger, "
-            "nothing can be verified and the run ends as failed.",
         ),
-        "trigger_seconds": Param(
-            5, type="number", minimum=0, maximum=3600, title="Trigger interval, s", section="Stream",
-            description="Time between the starts of two batches; each batch is a checkpoint and a transaction.",
+        "trigger_seconds": setting_field(
+            "trigger_interval", 5, type="number", minimum=0, maximum=3600, title="Trigger interval, s",
         ),
-        "max_offsets": Param(
-            ip_count.max_offsets_per_batch, type="integer", minimum=1, title="Records per batch, at most", section="Stream",
-            description="Keeps batches, and so transactions, small when the stream has to catch up.",
+        "max_offsets": setting_field(
+            "max_offsets_per_batch", ip_count.max_offsets_per_batch, type="integer", minimum=1,
+            title="Records per batch, at most",
         ),
         "batches": Param(
-            3, type="integer", minimum=1, maximum=10000, title="Batches to wait for", section="Checks",
-            description="Progress counts as made when the run has committed so many batches.",
+            3, type="integer", minimum=1, maximum=10000, title="Batches to wait for", section=CHECKS,
+            description="Number of batches that the run must commit before the sink is verified.",
         ),
         "progress_minutes": Param(
-            10, type="number", minimum=0.1, maximum=1440, title="Time for progress, minutes", section="Checks",
-            description="How long to wait for that progress before it counts as a failure.",
+            10, type="number", minimum=0.1, maximum=1440, title="Time for progress, minutes", section=CHECKS,
+            description="How long to wait for these batches. Then the task fails, and the stream is resumed if it is broken.",
         ),
         "since": Param(
-            "last", type="string", enum=["last", "start"], title="Verify from", section="Checks",
+            "last", type="string", enum=["last", "start"], title="Verify from", section=CHECKS,
             values_display={"last": "where the last verification ended", "start": "the first batch"},
             description="The ledger keeps the newest 1,000 batches: verify from the first batch only while there are fewer.",
         ),
         "stop_afterwards": Param(
-            False, type="boolean", title="Stop the stream afterwards", section="Checks",
-            description="Off: the stream runs on after this DAG run.",
+            False, type="boolean", title="Stop the stream afterwards", section=CHECKS,
+            description="Off: the stream continues after this DAG run.",
         ),
         "crash": Param(
-            "", type=["null", "string"], pattern=r"^\s*($|[\[{])", title="Armed crashes (fire drill)", section="Fire drill",
-            description="JSON for CKPT_CRASH: the point at which the driver kills itself. Empty: never.",
+            "", type=["null", "string"], pattern=r"^\s*($|[\[{])", title="Armed crashes (fire drill)", section=FIRE_DRILL,
+            description="JSON for CKPT_CRASH: the point at which the driver kills itself. Empty: no crash.",
         ),
     },
 ) as dag:  # fmt: skip

@@ -35,7 +35,7 @@ with DAG(
         ),
         "max_lag_minutes": Param(
             30, type="number", minimum=0, maximum=10080, title="Lag to alert at, minutes",
-            description="A stream whose oldest unread record is older than this is reported; it is not restarted for it.",
+            description="A stream whose oldest unread record is older than this is reported, but not restarted.",
         ),
         "depth": Param(
             "sink", type="string", enum=["ledger", "sink"], title="Depth of the verification",

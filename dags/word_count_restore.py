@@ -44,7 +44,7 @@ with DAG(
     params={
         "words": Param(
             "a a b ERROR b a ERROR a ERROR b ERROR", type="string", pattern=r"((^|\s)ERROR(?=\s|$).*){4}", title="Words",
-            description="Each becomes a record. ERROR makes the stream fail: at least four, as the fourth failure is final.",
+            description="Each word becomes a record. ERROR makes the stream fail: at least four, as the fourth failure is final.",
         ),
     },
 ) as dag:  # fmt: skip
@@ -58,7 +58,7 @@ with DAG(
 
     @task
     def send_words(source: str, sink: str, params: dict[str, str]) -> None:
-        """Create two topics and send the words, each once: a second try sends the words that the first has not sent."""
+        """Create two topics and send each word once; a retry sends the words that the first attempt has not sent."""
         admin = KafkaAdminClientHook(stream.kafka_conn_id)
         admin.create_topic([(source, 1, -1), (sink, 1, -1)])
         producer = KafkaProducerHook(stream.kafka_conn_id).get_producer()
@@ -68,7 +68,7 @@ with DAG(
 
     @task(trigger_rule="all_done")
     def check_table(declared: dict, params: dict[str, str]) -> list[tuple[str, int]]:
-        """The counts in the sink, the three restarts and their pauses, and that the fourth failure was final."""
+        """Check the counts in the sink, the three restarts and their pauses, and that the fourth failure was final."""
         from airflow_ckpt.examples.topic_values import read_values
         from airflow_ckpt.hooks.stream import StreamHook
         from ckpt_stream.protocol.run_files.restart_history import read_history

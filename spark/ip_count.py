@@ -2,8 +2,8 @@
 
 A record's value is a line of an NGINX or Apache access log (common or combined format), or ``{"time": ..., "ip": ...}``
 with an ISO 8601 time or seconds since 1970. With output mode ``append`` (the default) each IP and window gives one final
-record, once the watermark has passed the window's end by the lateness; with ``update`` each batch gives the counts up to
-then. Options: ``window`` and ``lateness``, both ``"5 seconds"`` by default.
+record, once the watermark has passed the window's end by the lateness; with ``update`` each batch gives the counts so far.
+Options: ``window`` and ``lateness``, both ``"5 seconds"`` by default.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counts words without end: each batch gives, for every word in it, the count up to then.
+"""Counts words: for each word in a batch, the batch writes the number of times that the word has occurred so far.
 
 With ``max_offsets_per_batch=1`` every record is a batch, so every occurrence of a word gives a record. The word ERROR makes the
 run fail. After the restart that record counts as consumed, and all other records are counted.

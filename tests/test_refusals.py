@@ -181,3 +181,43 @@ def test_every_refusal_in_the_source_says_what_helps() -> None:
 )
 def test_a_refusal_without_an_exit_in_the_source_is_noticed(call: str, fine: bool) -> None:
     assert without_exit(f"raise {call}", {"Refused"}) == ([] if fine else [(1, "Refused")])
+
+
+# --- the bases ---------------------------------------------------------------------------------------------------------
+
+#: A base says nothing of what happened: what is raised has a class that a user finds in the documentation.
+BASES = {CkptError.__name__, StreamError.__name__, Refused.__name__}
+
+
+def raised_bases(source: str) -> list[tuple[int, str]]:
+    """Each place that raises a base itself: its line, and the name."""
+    return [
+        (node.lineno, name)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)
+        for part in ast.walk(node.exc.func)
+        if (name := getattr(part, "attr", getattr(part, "id", ""))) in BASES
+    ]
+
+
+def test_no_source_raises_a_base_itself() -> None:
+    files = [file for folder in ("spark", "airflow_ckpt", "dags") for file in sorted((ROOT / folder).rglob("*.py"))]
+    found = {str(file.relative_to(ROOT)): raised_bases(file.read_text()) for file in files}
+
+    assert len(files) > 200, "the listing is incomplete"
+    assert {name: places for name, places in found.items() if places} == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ('raise CkptError("found")', "CkptError"),
+        ('raise errors.StreamError("found") from e', "StreamError"),
+        ('raise (CkptError if temporary else Other)("found")', "CkptError"),
+        ('raise BadStream("found")', None),
+        ("raise", None),
+        ("raise error", None),
+    ],
+)
+def test_a_base_that_is_raised_itself_is_noticed(line: str, name: str | None) -> None:
+    assert raised_bases(line) == ([(1, name)] if name else [])

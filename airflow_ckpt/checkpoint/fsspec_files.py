@@ -1,4 +1,4 @@
-"""The files of a checkpoint as Airflow sees them: through fsspec, so any storage that it knows works."""
+"""The files of a checkpoint for Airflow, through fsspec: any storage with an fsspec implementation works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import fsspec
 
 from ckpt_stream.machine.local_files import create_local, replace_local
 
-#: Storages whose client can create an object on the condition that there is none.
+#: Storages whose client can create an object on the condition that it does not exist.
 CONDITIONAL = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az")
 
 
@@ -44,20 +44,21 @@ class FsspecFiles:
         return _cat_webhdfs(self._fs, path) if self._is("webhdfs") else bytes(self._fs.cat_file(path))
 
     def write(self, name: str, text: str) -> None:
-        """Replace the file: where the storage has no atomic write of its own, by a temporary one that is moved over it."""
+        """Replace the file. If the storage has no atomic write, a temporary file is written and moved over it."""
         path = self._path(name)
         if self._is("file"):
             replace_local(Path(path), text)
         elif self._is("webhdfs"):
-            # Its write is a create and an append, and its move does not replace what is there.
+            # WebHDFS writes with a create and an append, and its move does not replace an existing file.
             self._rename(self._written_beside(path, text), path, renameoptions="OVERWRITE")
         else:
             self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             self._fs.pipe_file(path, text.encode())
 
     def create(self, name: str, text: str) -> bool:
-        """Write a file that must not be there yet; False if it is. Of several processes that do so at once, one succeeds.
-        Where the storage cannot promise that (see docs/run-on.md), it is asked first whether the file is there.
+        """Create a file; False if it exists. Of several processes that create it at once, one succeeds.
+
+        Some storages do not guarantee that (see docs/run-on.md); then the result depends on a check before the write.
         """
         path = self._path(name)
         if self._is("file"):
@@ -101,24 +102,24 @@ class FsspecFiles:
         return temporary
 
     def _rename(self, path: str, to: str, **options: str) -> bool:
-        """Move the file in one step; without options WebHDFS does not replace a file, and answers false."""
+        """Move the file in one step; without an option, WebHDFS does not replace a file but answers false."""
         answer = self._fs._call("RENAME", method="put", path=path, destination=to, **options)
         return bool(not answer.content or answer.json().get("boolean", True))
 
     def remove(self, name: str) -> None:
-        """Delete the file, if it is there."""
+        """Delete the file, if it exists."""
         with suppress(FileNotFoundError):
             self._fs.rm_file(self._path(name))
 
     def names(self, folder: str) -> list[str]:
-        """The plain names in a folder; none when there is no such folder."""
+        """The plain names in a folder; empty if there is no such folder."""
         try:
             return sorted(str(path).rsplit("/", 1)[-1] for path in self._fs.ls(self._path(folder), detail=False))
         except FileNotFoundError:
             return []
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """The bytes of every file below a folder, by its path from there; none when there is no such folder."""
+        """The size of every file below a folder, by its relative path; empty if there is no such folder."""
         root = self._path(folder)
         try:
             found = self._fs.find(root, detail=True)
@@ -133,16 +134,16 @@ def _beside(path: str) -> str:
 
 
 def _error_code(error: BaseException) -> str:
-    """The name that S3 gives to an error: its client keeps the answer as the cause."""
+    """S3's name of an error; its client keeps the answer as the cause of the exception."""
     answer = getattr(error.__cause__, "response", None)
     return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
 
 
 def _cat_webhdfs(fs: Any, path: str) -> bytes:
-    """One whole version of a file, even if it is replaced during the read.
+    """Read one whole version of a file, even if it is replaced during the read.
 
-    fsspec asks for the size and then reads that many bytes. If a longer file takes the former one's place in between, it
-    returns only the beginning of that file. It also returns a DataNode's error message as if it were the file.
+    fsspec asks for the size and then reads that many bytes. If the file is replaced by a longer one in between, fsspec returns
+    only the beginning of the new file. It also returns a DataNode's error message as if it were the file.
     """
     answer = fs._call("OPEN", path=path, redirect=False)
     if location := answer.headers.get("Location"):

@@ -1,4 +1,4 @@
-"""The path of a checkpoint for Airflow, from the path that Spark is given: Hadoop and fsspec name one storage differently."""
+"""Translates Spark's path of a checkpoint for Airflow: Hadoop and fsspec have different names for the same storage."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadStream, NotInstalled, StorageError
 
-#: Hadoop's name of a storage and fsspec's.
+#: Hadoop's name of a storage, and fsspec's name of it.
 OBJECT_STORES = {
     "s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "abfs": "abfs", "abfss": "abfs",
 }  # fmt: skip
-#: The part of this package that brings fsspec's implementation.
+#: The extra of this package that installs fsspec's implementation.
 EXTRAS = {"s3": "s3", "gs": "gcs", "abfs": "azure"}
 #: Ports of a NameNode's HTTP and HTTPS address, by default.
 HTTP_PORT, HTTPS_PORT = 9870, 9871
@@ -24,14 +24,14 @@ HTTP_PORT, HTTPS_PORT = 9870, 9871
 _SCHEMES = "a plain path, file://, hdfs://, webhdfs://, s3a://, gs://, abfss://"
 #: At least two letters: one letter is a drive of Windows.
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
-#: Packages whose errors come from a storage that does not answer, not from a bug of this package.
+#: Errors from these packages mean that a storage does not answer, not that this package has a bug.
 _STORAGE_CLIENTS = {"botocore", "aiobotocore", "aiohttp", "s3fs", "gcsfs", "google", "adlfs", "azure"}
 
 
 def for_airflow(
     checkpoint: str, webhdfs: str | None = None, options: Mapping[str, Any] | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """The fsspec URL and storage options with which Airflow reads a checkpoint that Spark knows by this path."""
+    """The fsspec URL and storage options with which Airflow reads the checkpoint that has this path in Spark."""
     given = dict(options or {})
     scheme = _scheme(checkpoint)
     if scheme in ("", "file"):
@@ -41,12 +41,12 @@ def for_airflow(
     if scheme in ("hdfs", "webhdfs", "swebhdfs"):
         return _for_webhdfs(checkpoint, scheme, webhdfs, given)
     if scheme in ("wasb", "wasbs"):
-        raise CkptError(
+        raise BadStream(
             f"{checkpoint} uses {scheme}://, which Azure has retired and Airflow cannot read. Write the same container as "
             "abfss://container@account.dfs.core.windows.net/path.",
             kind="retired_scheme",
         )
-    raise CkptError(
+    raise BadStream(
         f"{checkpoint} begins with {scheme}://, which Airflow cannot read. It can read {_SCHEMES}.",
         kind="unknown_scheme",
     )
@@ -66,18 +66,18 @@ def _place(checkpoint: str) -> tuple[str, str]:
 
 
 def open_files(checkpoint: str, webhdfs: str | None = None, options: Mapping[str, Any] | None = None) -> FsspecFiles:
-    """The checkpoint's files as Airflow sees them; nothing is read yet."""
+    """Open the checkpoint's files for Airflow; nothing is read yet."""
     url, storage = for_airflow(checkpoint, webhdfs, options)
     try:
         return FsspecFiles(url, storage)
     except ImportError as e:
         extra = EXTRAS.get(_scheme(url))
         helps = f"pip install 'airflow-ckpt[{extra}]'" if extra else f"pip install {e.name or 'it'}"
-        raise CkptError(
+        raise NotInstalled(
             f"{checkpoint} cannot be read: {e}. What helps, where Airflow runs: {helps}", kind="library_missing"
         ) from e
     except (TypeError, ValueError) as e:
-        raise CkptError(
+        raise BadStream(
             f"{checkpoint} cannot be opened with these storage options ({', '.join(storage)}): {e}", kind="bad_options"
         ) from e
 
@@ -97,14 +97,14 @@ def readable(checkpoint: str) -> Iterator[None]:
                 " If the host is a nameservice, or the NameNode's HTTP address is another one, give it as "
                 "http://namenode:9870 (--webhdfs, Stream(webhdfs=...)); with a user: http://user@namenode:9870."
             )
-        raise CkptError(
-            f"{checkpoint} could not be read ({type(e).__name__}: {e}), so nothing is known about the stream.{hint}",
+        raise StorageError(
+            f"{checkpoint} could not be read ({type(e).__name__}: {e}), so the state of the stream is unknown.{hint}",
             kind="unreadable",
         ) from e
 
 
 def _not_from_webhdfs(checkpoint: str, error: Exception) -> bool:
-    """fsspec raises what a NameNode refuses as a plain RuntimeError or ValueError."""
+    """fsspec raises the refusal of a NameNode as a plain RuntimeError or ValueError."""
     return not (_scheme(checkpoint) in ("hdfs", "webhdfs", "swebhdfs") and type(error) in (RuntimeError, ValueError))
 
 
@@ -121,11 +121,11 @@ def _for_webhdfs(
     https = address.scheme in ("https", "swebhdfs")
     port = HTTPS_PORT if https else HTTP_PORT
     if scheme != "hdfs" or webhdfs:
-        # Of an hdfs:// path the port is that of the NameNode's other service, which WebHDFS does not answer at.
+        # The port in an hdfs:// path is that of the NameNode's RPC service, not that of WebHDFS.
         port = address.port or port
     host = options.get("host") or address.hostname
     if not host:
-        raise CkptError(
+        raise BadStream(
             f"{checkpoint} names no NameNode: Spark takes it from Hadoop's configuration, which Airflow does not read. Give "
             "its HTTP address: Stream(webhdfs='http://namenode:9870'), --webhdfs http://namenode:9870 on the command line.",
             kind="no_name_node",
@@ -148,7 +148,7 @@ def _namenode(webhdfs: str) -> SplitResult:
     except ValueError:
         well_formed = False
     if not well_formed or address.path.rstrip("/") not in ("", "/webhdfs/v1"):
-        raise CkptError(
+        raise BadStream(
             f"webhdfs={webhdfs!r} is not the HTTP address of a NameNode. Write http://namenode:9870.",
             kind="bad_address",
         )

@@ -1,4 +1,4 @@
-"""The run records beside a checkpoint, as Airflow and the command line see them."""
+"""Reads the run records beside a checkpoint, for Airflow and the command line."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ def run_names(files: ReadableFiles) -> list[str]:
 
 
 def read_run(files: ReadableFiles, name: str) -> RunRecord | None:
-    """One of the runs that `run_names` has named; None if it was deleted since."""
+    """Read one of the runs in the result of `run_names`; None if it was deleted since."""
     return read_when_whole(files, path_of(name), RunRecord.from_json)
 
 
-#: How many runs are read to find the live one: newer runs may have been refused because it lives.
+#: How many runs are read to find the live run: newer runs may have been refused because of it.
 LOOK_BACK = 20
 
 
 def current_run(files: ReadableFiles, names: list[str] | None = None) -> RunRecord | None:
-    """The youngest run, or an older live one because of which it was refused; None when the checkpoint has no run.
+    """The newest run, or the older live run because of which it was refused; None if the checkpoint has no run.
 
-    The youngest is the last one of `names`, by default by the clocks of their hosts.
-    A run that was not refused has found all older ones dead, even if the record of a killed one still says RUNNING. Raises
-    Unreadable where a run record is there and cannot be read.
+    The newest run is the last of `names`, by default in the order of their hosts' clocks. A run that was not refused has found
+    all older runs dead, even if the record of a killed run still has the state RUNNING. Raises Unreadable if a run record exists
+    but cannot be read.
     """
     newest: RunRecord | None = None
     for name in reversed((run_names(files) if names is None else names)[-LOOK_BACK:]):

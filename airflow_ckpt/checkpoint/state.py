@@ -1,4 +1,4 @@
-"""What the state stores of a checkpoint hold, by the names and sizes of their files. Lists every file: too slow for a poll."""
+"""The size of the state in a checkpoint, from the names and sizes of its files. Lists every file, so it is too slow to poll."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 
-#: A version of a partition's state, by either provider: `7.delta`, `7.snapshot`, `7.zip`, `7.changelog`, and with the
-#: unique id that the second version of the commit log brought, `7_<id>.zip`.
+#: A version of a partition's state, of either state store provider: `7.delta`, `7.snapshot`, `7.zip`, `7.changelog` and, since
+#: version 2 of the commit log, `7_<id>.zip`.
 _VERSION_FILE = re.compile(r"(\d+)(?:_[^.]+)?\.(?:delta|snapshot|zip|changelog)")
-#: Spark's name for the store of an operator that has only one; its files are in the partition's folder itself.
+#: Spark's name for the store of an operator that has only one store; its files are in the partition's folder itself.
 DEFAULT_STORE = "default"
 
 
@@ -22,18 +22,18 @@ class StateOperator:
     """The state of one stateful operator of the query: an aggregation, a join, a deduplication."""
 
     operator: int
-    #: As Spark calls it: `stateStoreSave`, `symmetricHashJoin`, ...; None if its metadata is not there.
+    #: Spark's name of the operator: `stateStoreSave`, `symmetricHashJoin`, ...; None if its metadata is missing.
     name: str | None
     stores: tuple[str, ...]
     partitions: int
-    #: The newest version of the state; the batch before it wrote it.
+    #: The newest version of the state; version N was written by batch N-1.
     version: int | None
     size: int
     files: int
 
 
 def read_state(files: FsspecFiles) -> tuple[StateOperator, ...]:
-    """Read the size of each stateful operator's state; none for a stream without state."""
+    """Read the size of each stateful operator's state; empty for a stream without state."""
     by_operator: dict[int, dict[str, int]] = defaultdict(dict)
     for path, size in files.sizes("state").items():
         operator, _, rest = path.partition("/")
@@ -66,7 +66,7 @@ def _operator(files: FsspecFiles, number: int, sizes: dict[str, int]) -> StateOp
 
 
 def _metadata(files: FsspecFiles, operator: int, sizes: dict[str, int]) -> dict[str, Any]:
-    """What Spark wrote about the operator: one file in version 1, one per change of its schema in version 2."""
+    """Spark's metadata of the operator: one file in version 1, one file per change of its schema in version 2."""
     changes = [int(p.removeprefix("_metadata/v2/")) for p in sizes if re.fullmatch(r"_metadata/v2/[0-9]+", p)]
     path = f"_metadata/v2/{max(changes)}" if changes else "_metadata/metadata"
     if path not in sizes:
@@ -74,7 +74,7 @@ def _metadata(files: FsspecFiles, operator: int, sizes: dict[str, int]) -> dict[
     try:
         document = json.loads((files.read(f"state/{operator}/{path}") or "").partition("\n")[2])
     except ValueError:
-        # Only the operator's name comes from here; Spark itself reports what is wrong with the file.
+        # Only the operator's name is taken from this file; Spark itself reports damage of it.
         return {}
     usable = isinstance(document, dict) and isinstance(document.get("operatorInfo") or {}, dict)
     return document if usable and isinstance(document.get("stateStoreInfo") or [], list) else {}

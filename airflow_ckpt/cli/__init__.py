@@ -1,4 +1,4 @@
-"""The command `airflow-ckpt`. Its import is fast: each command imports what it needs, and runs Airflow as a subprocess."""
+"""The command `airflow-ckpt`. Its import is fast, because each command imports only what it needs."""
 
 from __future__ import annotations
 

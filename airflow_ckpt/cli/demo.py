@@ -65,7 +65,7 @@ def _save_report(report: str | None, home: Path) -> str | None:
 
 @contextmanager
 def _live(as_json: bool) -> Iterator[Announce]:
-    """Show lines that replace each other on a terminal, and nothing elsewhere."""
+    """Show a few lines that are updated in place on a terminal; without a terminal, show nothing."""
     if as_json or not sys.stderr.isatty():
         yield lambda text: None
         return

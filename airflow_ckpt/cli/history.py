@@ -27,7 +27,7 @@ def history(checkpoint: Location, runs: Newest = 20, webhdfs: WebHdfs = None, as
     """Show a stream's runs and restarts, oldest first. Exit code 1 if one of their files cannot be read."""
     from airflow_ckpt.checkpoint.locations import open_files, readable
     from airflow_ckpt.checkpoint.runs import run_names
-    from airflow_ckpt.exceptions import CkptError
+    from airflow_ckpt.exceptions import NeverRan
 
     files = open_files(checkpoint, webhdfs)
     findings: Findings = []
@@ -37,7 +37,7 @@ def history(checkpoint: Location, runs: Newest = 20, webhdfs: WebHdfs = None, as
         restarts = _restarts(files, findings)
         _intent(files, findings)
     if not names:
-        raise CkptError(f"{checkpoint} has no run record: no stream of airflow-ckpt ever ran there. Check the path.")
+        raise NeverRan(f"{checkpoint} has no run record: no stream of airflow-ckpt ever ran there. Check the path.")
     value = {
         "checkpoint": checkpoint,
         "total": len(names),

@@ -1,4 +1,4 @@
-"""`airflow-ckpt inspect`: what a checkpoint holds, its position, and what is wrong with it."""
+"""`airflow-ckpt inspect`: the position of a checkpoint, its content, and its problems."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from ckpt_stream.protocol.checkpoint.checkpoint_reader import CheckpointFinding
 
 Location = Annotated[
-    str, typer.Argument(metavar="CHECKPOINT", help="The stream's checkpoint folder, as Spark knows it.")
+    str, typer.Argument(metavar="CHECKPOINT", help="The stream's checkpoint folder, with its path in Spark.")
 ]
 
 
 def inspect(checkpoint: Location, webhdfs: WebHdfs = None, as_json: AsJson = False) -> None:
-    """Show a checkpoint's position, offsets, state and runs. Exit code 1 if something is wrong with it."""
+    """Show a checkpoint's position, offsets, state and runs. Exit code 1 if it has a problem."""
     from dataclasses import asdict
 
     from airflow_ckpt.checkpoint.locations import open_files, readable
@@ -92,7 +92,7 @@ def _summary(value: Result) -> Table:
         ("newest committed batch", value["committed"]),
         (
             "in doubt",
-            "none" if doubt is None else f"batch {doubt}: begun and not committed; a restart decides by the ledger",
+            "none" if doubt is None else f"batch {doubt}: planned and not committed; a restart looks into the ledger",
         ),
         ("newest batch begun", as_time(value["batch_timestamp_ms"])),
         ("watermark", as_time(value["watermark_ms"])),
@@ -114,7 +114,7 @@ def _offsets(value: Result) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    # At most: the markers of transactions have offsets too.
+    # At most, because the markers of transactions have offsets too.
     table = Table(title=f"offsets of batch {value['newest']}")
     for column in ("topic", "partition", "start", "end", "records, at most"):
         table.add_column(column, justify="left" if column == "topic" else "right", overflow="fold")
@@ -169,7 +169,7 @@ def findings_as_text(findings: list[dict[str, Any]]) -> Iterator[RenderableType]
 
 
 def as_time(milliseconds: int | None) -> str | None:
-    """A time of Spark's files as text; 0 stands for none."""
+    """A time in Spark's files as text; 0 means no time."""
     if not milliseconds:
         return None
     try:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument
 
 Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="Kafka's address, host:port[,host:port].")]
 KafkaConfig = Annotated[
@@ -18,17 +18,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def kafka_from_options(bootstrap: str | None, config: Path | None) -> dict[str, Any]:
-    """The librdkafka settings that the options name."""
+    """The librdkafka settings from the options."""
     settings: dict[str, Any] = {}
     if config is not None:
         try:
             settings = json.loads(config.read_text())
         except (OSError, ValueError) as e:
-            raise CkptError(f"{config} cannot be read as JSON: {e}") from e
+            raise BadArgument(f"{config} cannot be read as JSON: {e}") from e
     if bootstrap:
         settings["bootstrap.servers"] = bootstrap
     if "bootstrap.servers" not in settings:
-        raise CkptError(
+        raise BadArgument(
             "Kafka's address is unknown: give --bootstrap host:port, or --kafka-config with a JSON file of settings."
         )
     return settings

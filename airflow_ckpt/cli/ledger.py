@@ -1,4 +1,4 @@
-"""`airflow-ckpt ledger`: show a sink's ledger, and repair it as a refusal says."""
+"""`airflow-ckpt ledger`: show a sink's ledger, and repair it after a refusal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from airflow_ckpt.cli.kafka_options import AsJson, Bootstrap, KafkaConfig, kafka_from_options
 from airflow_ckpt.cli.output import Result, output_for
 from airflow_ckpt.cli.streams import WebHdfs, me
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import NotConfirmed
 
 app = typer.Typer(help="Show a sink's ledger, and repair it after a refusal.", no_args_is_help=True)
 
@@ -93,7 +93,7 @@ def accept_replay(
     from ckpt_stream.kafka.ledger_repair import accept_differing_replay
 
     if not yes:
-        raise CkptError(
+        raise NotConfirmed(
             "Nothing was changed. The missing lanes of the batch would be written from a replay that differs from the one "
             "that wrote the other lanes: records that moved between lanes are lost or doubled, and the verdict on the batch "
             "is never clean. To avoid that, run the version of the application that wrote the batch. If you cannot: "
@@ -124,7 +124,7 @@ def reset(
     from ckpt_stream.kafka.ledger_repair import reset as reset_ledger
 
     if not yes:
-        raise CkptError(
+        raise NotConfirmed(
             f"Nothing was deleted. Without the ledger of {sink_id} the next start writes the records of the sink a second "
             f"time. If you want that: `airflow-ckpt ledger reset {sink_id} --yes`"
         )

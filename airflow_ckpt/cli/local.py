@@ -31,7 +31,7 @@ def up(
     kafka_only: Annotated[bool, typer.Option("--kafka-only", help="Start no Airflow.")] = False,
     json: Json = False,
 ) -> None:
-    """Start Kafka and Airflow if they do not run, and show their addresses."""
+    """Start Kafka and Airflow unless they are running, and show their addresses."""
     from airflow_ckpt.local import stack
 
     output = output_for(json)
@@ -91,6 +91,6 @@ def _component_text(component: Result) -> str:
 
 
 def _table(rows: list[tuple[str, Any]]) -> Text:
-    """Names and values in two columns, without those that have no value."""
+    """Names and values in two columns; names without a value are left out."""
     width = max(len(name) for name, value in rows if value)
     return Text("\n".join(f"{name:<{width}}   {value}" for name, value in rows if value))

@@ -22,17 +22,17 @@ Result = Mapping[str, Any]
 
 
 class Output(Protocol):
-    """One way to print a command's progress and its result."""
+    """The interface that prints a command's progress and its result."""
 
     def step(self, line: str) -> None:
-        """Print what the command does now."""
+        """Print a line of progress."""
 
     def result(self, value: Result, to_text: Callable[[Result], RenderableType]) -> None:
         """Print the result."""
 
 
 class TextOutput:
-    """For people."""
+    """Prints text, for users."""
 
     def step(self, line: str) -> None:
         Console(stderr=True, highlight=False).print(line, style="dim", markup=False)
@@ -43,7 +43,7 @@ class TextOutput:
 
 
 class JsonOutput:
-    """For programs: stdout holds one JSON object and nothing else."""
+    """Prints one JSON object to stdout, for programs."""
 
     def step(self, line: str) -> None:
         sys.stderr.write(f"{line}\n")
@@ -57,7 +57,7 @@ def output_for(as_json: bool) -> Output:
 
 
 class CommandGroup(typer.core.TyperGroup):
-    """All commands. This is the one place where an error becomes a line on stderr and an exit code."""
+    """All commands. Only here an error becomes a line on stderr and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         handlers = {number: signal.signal(number, _raise_system_exit) for number in (signal.SIGTERM, signal.SIGHUP)}
@@ -75,5 +75,5 @@ class CommandGroup(typer.core.TyperGroup):
 
 
 def _raise_system_exit(number: int, frame: FrameType | None) -> None:
-    """Unwind as Ctrl-C does, so that a half-started stack is stopped: by default Python ends at once."""
+    """End the command as Ctrl-C does, so that a half-started stack is stopped; by default Python would exit at once."""
     raise SystemExit(128 + number)

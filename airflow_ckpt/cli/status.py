@@ -13,7 +13,7 @@ from rich.text import Text
 from airflow_ckpt.cli.kafka_options import AsJson, Bootstrap, KafkaConfig
 from airflow_ckpt.cli.output import Result, output_for
 from airflow_ckpt.cli.streams import StreamArgument, WebHdfs, control_to_look, control_to_start, with_storage_errors
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import ResumeFailed
 from ckpt_stream.protocol.deadline import Deadline
 
 COLOURS = {"RUNNING": "green", "IDLE": "green", "STARTING": "cyan", "STOPPED": "dim", "FINISHED": "dim", "NEW": "dim"}
@@ -85,7 +85,7 @@ def resume(
 ) -> None:
     """Resume a stream that is FAILED, LOST or STALLED. A healthy stream is not changed.
 
-    A stream that was stopped is started with --new-budget only.
+    A stream that was stopped is started only with --new-budget.
     """
     from airflow_ckpt.streams.status import BROKEN, STOPPED
 
@@ -94,7 +94,7 @@ def resume(
     look = control.look_before_start()
     found = look.status
     if refusal and found.state in (*BROKEN, STOPPED):
-        # Before a driver is ended that could not be started again.
+        # Checked first: a driver that could not be started again must not be ended.
         raise refusal
     if new_budget and found.state in (*BROKEN, STOPPED):
         found = control.submit(allow=tuple(allow or ()))
@@ -110,5 +110,5 @@ def resume(
         time.sleep(0.5)
         found = control.status()
     if found.state in BROKEN:
-        raise CkptError(f"{found.line()}\n{control.log_tail(20)}")
+        raise ResumeFailed(f"{found.line()}\n{control.log_tail(20)}")
     out.result(found.as_dict(), _as_table)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_ckpt.streams.status import StreamStatus
 
 SCHEDULED = "the next run of a DAG that submits the stream starts it again: pause a DAG that has a schedule"
-#: With five looks a second, as long as a driver takes to notice that a request is withdrawn.
+#: How many times the status is read, five times a second, until a driver has noticed that a request is withdrawn.
 LOOKS_UNTIL_NOTICED = 10
 
 
@@ -31,9 +31,9 @@ def stop(
     webhdfs: WebHdfs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a stream gracefully: its current batch is committed, no new batch starts, and only a new submit starts it again.
+    """Stop a stream gracefully: its current batch is committed, no new batch begins, and only a new submit starts it again.
 
-    Exit code 1 if it still runs after the wait; with --cancel, if its driver is stopping already.
+    Exit code 1 if it is still running after the wait; with --cancel, if its driver is already stopping.
     """
     from airflow_ckpt.streams.status import BROKEN, HEALTHY, STALLED
 
@@ -58,12 +58,12 @@ def stop(
 
 
 def _cancel(control: Any, before: StreamStatus, out: Output) -> None:
-    """Withdraw a stop request. Exit code 1 if the driver is stopping already."""
+    """Withdraw a stop request. Exit code 1 if the driver is already stopping."""
     from airflow_ckpt.streams.status import HEALTHY
 
     found = control.withdraw_stop()
     for _ in range(LOOKS_UNTIL_NOTICED):
-        # A driver that begins to stop at this moment notices that the request is withdrawn, and runs on.
+        # A driver that begins to stop at this moment notices that the request is withdrawn, and continues.
         if not found.stopping:
             break
         time.sleep(0.2)
@@ -77,7 +77,7 @@ def _cancel(control: Any, before: StreamStatus, out: Output) -> None:
     elif before.stop is None:
         message = "there is no stop request to withdraw"
     elif found.state in HEALTHY:
-        message = f"the stop that {before.stop.get('by')} requested is withdrawn: the stream runs on"
+        message = f"the stop that {before.stop.get('by')} requested is withdrawn: the stream continues"
     else:
         message = f"the stop that {before.stop.get('by')} requested is withdrawn: a supervise or resume task restarts the stream"
     out.result(value, lambda v: Text(f"{_state(v)}\n{message}"))

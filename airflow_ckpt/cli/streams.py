@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument, CkptError
 
 StreamArgument = Annotated[
     str,
@@ -22,23 +22,23 @@ WebHdfs = Annotated[str | None, typer.Option(help="For hdfs://, the NameNode's H
 
 
 def declared(text: str) -> Any | None:
-    """The Stream object behind `file.py:name`; None when the text is a checkpoint folder."""
+    """The Stream object of `file.py:name`; None if the text is a checkpoint folder."""
     from airflow_ckpt.streams.stream import Stream
 
     path, colon, name = text.rpartition(":")
     if not colon or not path.endswith(".py"):
         return None
     if not Path(path).is_file():
-        raise CkptError(f"There is no file {path}.")
+        raise BadArgument(f"There is no file {path}.")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None:
-        raise CkptError(f"{path} cannot be imported.")
+        raise BadArgument(f"{path} cannot be imported.")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     found = getattr(module, name, None)
     if not isinstance(found, Stream):
         others = [n for n, value in vars(module).items() if isinstance(value, Stream)]
-        raise CkptError(f"{path} has no stream called {name!r}; it has {', '.join(others) or 'none'}.")
+        raise BadArgument(f"{path} has no stream called {name!r}; it has {', '.join(others) or 'none'}.")
     return found
 
 
@@ -48,7 +48,7 @@ def me() -> str:
 
 
 def with_storage_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn an error of the storage, anywhere in the command, into one line that names the stream."""
+    """Turn an error of the storage in the command into one line that names the stream."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **options: Any) -> None:
@@ -70,7 +70,7 @@ def control_to_start(
 ) -> tuple[Any, CkptError | None]:
     """The control of a stream, and the reason if it cannot be started from here.
 
-    Only what its last submit left on this machine is started. What is stored beside the checkpoint only shows the stream.
+    Only the launch that its last submit saved on this machine is started. The files beside the checkpoint are only shown.
     """
     from airflow_ckpt.checkpoint.locations import open_files
     from airflow_ckpt.checkpoint.runs import current_run
@@ -93,7 +93,7 @@ def control_to_start(
     except Unreadable:
         if intent is None:
             raise
-        # The driver may have died while it wrote the record: the stream's status shows that.
+        # The driver may have died while it wrote the record; the stream's status shows that.
         run = None
     root = work_folder(intent.token if intent else None)
     last, refusal = None, None

@@ -18,29 +18,31 @@ from airflow_ckpt.cli.streams import WebHdfs
 def verify(
     sink: Annotated[str, typer.Argument(help="The sink topic.")],
     sink_id: Annotated[str | None, typer.Option(help="The stream's sink_id; the stream's name if it has none.")] = None,
-    checkpoint: Annotated[str | None, typer.Option(help="The stream's checkpoint, to be compared as well.")] = None,
-    group: Annotated[str | None, typer.Option(help="The stream's consumer group, to be compared as well.")] = None,
-    depth: Annotated[str, typer.Option(help="ledger: bookkeeping only; sink: read the sink as well.")] = "sink",
+    checkpoint: Annotated[str | None, typer.Option(help="The stream's checkpoint, which is compared too.")] = None,
+    group: Annotated[str | None, typer.Option(help="The stream's consumer group, which is compared too.")] = None,
+    depth: Annotated[str, typer.Option(help="ledger: check the ledger only; sink: read the sink too.")] = "sink",
     after: Annotated[int | None, typer.Option(help="Begin after this batch, which was verified before.")] = None,
     query: Annotated[
         str | None, typer.Option(help="The query whose batch --after names; the newest in the ledger by default.")
     ] = None,
     until: Annotated[int | None, typer.Option(help="End with this batch of the newest query.")] = None,
     count_aborted: Annotated[bool, typer.Option(help="Read a second time to count aborted copies.")] = False,
-    transaction_timeout: Annotated[float, typer.Option(help="Seconds a transaction may be open.")] = 60.0,
+    transaction_timeout: Annotated[
+        float, typer.Option(help="The longest time for which a transaction may be open, in seconds.")
+    ] = 60.0,
     id_path: Annotated[
         str | None,
         typer.Option(
             "--id",
-            help="For a sink that another program writes: where a record has its id. key, value, header:NAME, or a path "
+            help="For a sink of another program: the place of each record's id. key, value, header:NAME, or a path "
             "into the JSON value such as $.order.id.",
         ),
     ] = None,
     source: Annotated[str | None, typer.Option(help="With --id: the topic whose ids must all be in the sink.")] = None,
     source_id: Annotated[
-        str | None, typer.Option(help="Where the source's records have their id, if elsewhere.")
+        str | None, typer.Option(help="The place of the id in the source's records, if it is another one.")
     ] = None,
-    sequence: Annotated[bool, typer.Option(help="With --id: the ids are whole numbers without holes.")] = False,
+    sequence: Annotated[bool, typer.Option(help="With --id: the ids are consecutive whole numbers.")] = False,
     html: Annotated[Path | None, typer.Option(help="Also write the report to this file.")] = None,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
@@ -60,7 +62,7 @@ def verify(
     from ckpt_stream.protocol.verification.consistent_cut import BatchRange
 
     if id_path is None and (source or source_id or sequence):
-        raise typer.BadParameter("--source, --source-id and --sequence go with --id.")
+        raise typer.BadParameter("--source, --source-id and --sequence need --id.")
     try:
         kafka = kafka_from_options(bootstrap, kafka_config)
         with _bar(as_json) as progress:
@@ -86,7 +88,7 @@ def verify(
                         subject, depth=depth, batches=wanted, count_aborted=count_aborted, progress=progress
                     )
     except (CkptError, StreamError) as error:
-        # No verdict was reached. The exit code 1 would say that records were lost or doubled.
+        # There is no verdict. Exit code 1 would mean that records were lost or doubled.
         sys.stderr.write(f"airflow-ckpt: not verified: {error}\n")
         raise typer.Exit(EXIT_CODES[UNKNOWN]) from error
     document = verdict.as_dict()

@@ -1,4 +1,4 @@
-"""The folder where Airflow keeps its drivers on this machine, found without importing Airflow."""
+"""Finds the folder of Airflow's drivers on this machine, without importing Airflow."""
 
 from __future__ import annotations
 

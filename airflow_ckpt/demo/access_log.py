@@ -13,11 +13,11 @@ from airflow_ckpt.exceptions import StackError
 from ckpt_stream.protocol.deadline import Deadline
 
 WINDOW = 5
-#: Event time runs faster than the clock, so that windows close during the demo.
+#: Event time passes faster than the clock, so that windows close during the demo.
 SPEED = 10
 IPS = 60
 SEED = 20260101
-#: Far enough after the last line that the watermark passes every window before it.
+#: So far after the last line that the watermark passes every window before it.
 LAST_GAP_SECONDS = 3600
 FLUSH_SECONDS = 60
 BEGIN = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
@@ -30,7 +30,7 @@ class AccessLog(threading.Thread):
         super().__init__(daemon=True, name="access-log")
         self.kafka, self.topics, self.seconds, self.rate = kafka, topics, seconds, rate
         self.lines = 0
-        #: (ip, window start) -> requests: what the stream must find.
+        #: (ip, window start) -> number of requests that the stream must find.
         self.expected: Counter[tuple[str, int]] = Counter()
         self.error: BaseException | None = None
         self._end = threading.Event()
@@ -41,7 +41,9 @@ class AccessLog(threading.Thread):
     def refuse_error(self) -> None:
         """Raise StackError if lines could not be written: a log that ends early must not be counted."""
         if self.error:
-            raise StackError(f"the access log cannot be written: {self.error}")
+            raise StackError(
+                f"the access log could not be written: {self.error}", kind="log_not_written"
+            ) from self.error
 
     def run(self) -> None:
         try:
@@ -71,8 +73,9 @@ class AccessLog(threading.Thread):
         self.lines += 1
         if unsent := producer.flush(FLUSH_SECONDS):
             raise StackError(
-                f"Kafka did not take {unsent} lines of the access log within {FLUSH_SECONDS} s, so the demo cannot count them: "
-                "`airflow-ckpt local status` shows whether its brokers run; then run the demo again."
+                f"Kafka did not accept {unsent} lines of the access log within {FLUSH_SECONDS} s, so the demo cannot count them: "
+                "`airflow-ckpt local status` shows whether its brokers run; then run the demo again.",
+                kind="not_accepted",
             )
 
     def _send(self, producer: Any, ip: str, second: int) -> None:

@@ -1,4 +1,4 @@
-"""One of the demo's two streams: its DAG run, its driver's progress, and the kills that hit it."""
+"""One of the demo's two streams: its DAG run, its driver's progress, and the kills of its driver."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class DemoStream:
         return lines
 
     def committed(self) -> CheckpointReport:
-        """Its checkpoint."""
+        """The state of the stream's checkpoint."""
         return read_checkpoint(self.files, with_metadata=False)
 
     def lag(self, admin: Any, seen: CheckpointReport) -> int:
@@ -101,7 +101,7 @@ class DemoStream:
         return self.state(api) in FINAL_STATES
 
     def progress_line(self, api: AirflowApi, admin: Any) -> str:
-        """One line about its progress."""
+        """One line about the stream's progress."""
         tasks = api.task_states(DAG, self.run_id)
         busy = [task for task, state in tasks.items() if state in ("running", "deferred", "queued", "scheduled")]
         seen = self.committed()

@@ -25,7 +25,7 @@ DRAIN_SECONDS = 120.0
 
 
 def run_demo(home: Path, announce: Announce, progress: Announce) -> dict[str, Any]:
-    """The figures of both sinks, and whether nothing was lost or doubled. `progress` shows lines that replace each other."""
+    """Run the demo; returns the figures of both sinks and the result. `progress` shows lines that are updated in place."""
     if stack.project_dags() is None:
         raise StackError("the demo needs the example DAGs: run it from a checkout of the project (`make demo`)")
     begun = time.monotonic()
@@ -70,7 +70,7 @@ def run_demo(home: Path, announce: Announce, progress: Announce) -> dict[str, An
 
 
 def judge(ours: SinkCount, control: SinkCount, run_state: str) -> tuple[bool, str]:
-    """Pass only if this sink is right, and Spark's own sink is wrong, which shows that the faults hit."""
+    """Pass only if this sink is correct and Spark's own sink is not, which shows that the kills had an effect."""
     if ours.kills < 2 or control.kills < 2:
         return False, f"the drivers were killed {ours.kills} and {control.kills} times instead of twice each"
     if ours.lost or ours.duplicated or ours.wrong:
@@ -125,7 +125,7 @@ def _finish(
 
 
 def _drain(stream: DemoStream, admin: Any) -> None:
-    """Wait until everything is committed and no batch follows: the last windows close one batch later."""
+    """Wait until all input is committed and no further batch follows, because the last windows close one batch later."""
     deadline, unchanged, last = Deadline.after(DRAIN_SECONDS), 0, None
     while unchanged < 3:
         if deadline.passed:

@@ -14,7 +14,7 @@ from airflow_ckpt.examples.topic_values import read_values
 
 @dataclass(frozen=True)
 class SinkCount:
-    """What the sink holds, compared with what it should hold."""
+    """The number of records in the sink, compared with the expected records."""
 
     sink: str
     source_records: int
@@ -32,7 +32,7 @@ class SinkCount:
 def count_sink(
     kafka: Mapping[str, Any], topic: str, expected: Mapping[tuple[str, int], int], source_records: int, kills: int
 ) -> SinkCount:
-    """Compare every record a committed reader sees with the independent count."""
+    """Compare every committed record with the independent count."""
     seen: Counter[tuple[str, int]] = Counter()
     wrong = 0
     committed = read_values(kafka, topic)

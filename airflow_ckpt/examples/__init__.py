@@ -1,1 +1,1 @@
-"""What the example DAGs and the demo need: fill a topic, read one."""
+"""Functions for the example DAGs and the demo: fill a topic, read a topic."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import NotDelivered
 from ckpt_stream.errors import KafkaUnreachable
 from ckpt_stream.kafka.admin_client import ASK_SECONDS
 from ckpt_stream.kafka.ask_topic_ends import topic_ends
@@ -17,7 +17,7 @@ POLL_SECONDS = 0.2
 
 
 def fill(admin: Any, producer: Any, topic: str, records: Iterable[tuple[str | None, str]]) -> None:
-    """Send the (key, value) pairs that the topic does not hold yet: a second try goes on where the first ended."""
+    """Send the (key, value) pairs that the topic does not hold yet: a retry continues where the first attempt ended."""
     errors: list[Any] = []
 
     def delivered(error: Any, _: Any) -> None:
@@ -36,12 +36,14 @@ def fill(admin: Any, producer: Any, topic: str, records: Iterable[tuple[str | No
     unsent = producer.flush(SEND_SECONDS)
     if errors or unsent:
         reason = f", the first for: {errors[0]}" if errors else ""
-        raise CkptError(f"{topic}: {len(errors) + unsent} records were not taken by Kafka{reason}. Run the task again.")
+        raise NotDelivered(
+            f"{topic}: {len(errors) + unsent} records were not accepted by Kafka{reason}. Run the task again."
+        )
 
 
 def records_in(admin: Any, topic: str) -> int:
-    """How many records a topic without transactions holds; waits until a topic that was just made is known."""
+    """How many records a topic without transactions holds; waits until Kafka lists a topic that was just created."""
     ends = Deadline.after(ASK_SECONDS).wait_for(lambda: topic_ends(admin, topic), POLL_SECONDS)
     if ends is None:
-        raise KafkaUnreachable(f"The topic {topic} was made, but Kafka does not show it after {ASK_SECONDS:.0f} s.")
+        raise KafkaUnreachable(f"The topic {topic} was created, but Kafka does not list it after {ASK_SECONDS:.0f} s.")
     return sum(ends.high.values())

@@ -1,4 +1,4 @@
-"""Reads a whole topic, as a reader of either kind sees it: for small topics, in examples and checks."""
+"""Reads a whole topic, with or without aborted records; for small topics, in examples and checks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ckpt_stream.kafka.ask_topic_ends import topic_ends
 
 
 def read_values(kafka: Mapping[str, Any], topic: str, isolation: str = "read_committed") -> list[bytes]:
-    """All values of a topic up to now: committed ones only, or with `read_uncommitted` aborted ones too."""
+    """All values of a topic up to now: of committed records only or, with `read_uncommitted`, also of aborted records."""
     from confluent_kafka import Consumer, TopicPartition
 
     ends = topic_ends(admin_client(kafka), topic)
@@ -25,7 +25,7 @@ def read_values(kafka: Mapping[str, Any], topic: str, isolation: str = "read_com
             "group.id": "airflow-ckpt-read",
             "enable.auto.commit": False,
             "isolation.level": isolation,
-            # The consumer's position passes control records only when the records after them are asked for.
+            # The consumer's position moves past control records only when it polls for the records after them.
             "enable.partition.eof": True,
         }
     )

@@ -1,1 +1,1 @@
-"""Airflow's connections and configuration, turned into what the core needs."""
+"""Translates Airflow's connections and configuration for the core."""

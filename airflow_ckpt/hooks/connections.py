@@ -1,4 +1,4 @@
-"""Airflow's connections as values: Kafka settings, the Spark cluster, and the options of the checkpoint's storage."""
+"""Reads Airflow's connections: Kafka settings, the Spark cluster, and the options of the checkpoint's storage."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def names_of(stream: Stream) -> list[str]:
 
 
 def from_airflow(stream: Stream, found: Mapping[str, Any]) -> Connections:
-    """Turn Airflow's connection objects into values. Raises BadConnection for one that cannot be used."""
+    """Read Airflow's connection objects. Raises BadConnection for a connection that cannot be used."""
     return Connections(
         kafka=kafka_from_connection(found[stream.kafka_conn_id], stream.kafka_conn_id),
         spark=spark_target(found[stream.spark_conn_id], stream.spark_conn_id),
@@ -73,7 +73,7 @@ def spark_target(connection: Any, conn_id: str) -> SparkTarget:
     if connection.conn_type == "spark" and host and ("://" in host or not port):
         master = host
     elif connection.conn_type == "yarn":
-        # From a connection URI. Spark takes no address of YARN: it finds it in Hadoop's configuration.
+        # The host comes from a connection URI. Spark does not use it: it finds YARN's address in Hadoop's configuration.
         master, port = "yarn", None
     elif connection.conn_type in ("spark", "k8s", "local"):
         master = f"{connection.conn_type}://{host}"

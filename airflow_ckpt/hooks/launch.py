@@ -1,4 +1,4 @@
-"""The launch of a driver: a new folder with everything that the run needs, and secrets in a private file only."""
+"""Makes the launch of a driver: a new folder with everything that the run needs, and secrets in a private file only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadStream
 from airflow_ckpt.hooks.connections import Connections
 from airflow_ckpt.hooks.library_archive import write_library
 from airflow_ckpt.hooks.settings import Settings
@@ -24,7 +24,7 @@ def make_launch(
     stream: Stream, request: LaunchRequest, connections: Connections, runner: Runner, settings: Settings
 ) -> Launch:
     """Write everything that a run needs into a new folder, and return its launch."""
-    # Other users may read the work folder, but not put a driver into it.
+    # Other users may read the work folder, but must not be able to put a driver into it.
     settings.work_folder.mkdir(parents=True, exist_ok=True, mode=0o755)
     with new_folder(settings.work_folder, request.token) as folder:
         return _fill_folder(folder, stream, request, connections, runner, settings)
@@ -42,7 +42,7 @@ def _fill_folder(
         py_files.insert(0, str(write_library(folder / "ckpt_stream.zip")))
     files, arguments = list(stream.files), [f"@{folder / DOCUMENT}"]
     if runner.kind == "yarn":
-        # YARN expands "{{" and "}}" in arguments, so the document goes as a file.
+        # YARN expands "{{" and "}}" in arguments, so the document is passed as a file.
         files, arguments = [*files, str(folder / DOCUMENT)], [f"@{DOCUMENT}"]
     elif runner.kind == "kubernetes":
         arguments = [json.dumps(document)]
@@ -63,7 +63,7 @@ def _fill_folder(
 
 
 def _copied_application(stream: Stream, application: str, settings: Settings, folder: Path) -> str:
-    """The path of a copy: the folder of a DAG bundle may be gone when the driver is started again."""
+    """Copy the application, because the folder of a DAG bundle may be gone when the driver is started again; returns the path."""
     if "://" in application and not application.startswith("file://"):
         return application
     path = Path(application.removeprefix("file://"))
@@ -71,7 +71,7 @@ def _copied_application(stream: Stream, application: str, settings: Settings, fo
     found = next((place for place in places if place.is_file()), None)
     if found is None:
         looked = ", ".join(map(str, places))
-        raise CkptError(
+        raise BadStream(
             f"The application {application!r} of stream {stream.name!r} was not found; searched: {looked}. Correct "
             "Stream(application=...), or set applications_folder in the [airflow_ckpt] section of airflow.cfg."
         )
@@ -81,13 +81,13 @@ def _copied_application(stream: Stream, application: str, settings: Settings, fo
 
 
 def _cluster_environment(stream: Stream, kind: str) -> dict[str, str]:
-    """In cluster mode the driver runs elsewhere: its environment is given as Spark properties."""
+    """In cluster mode the driver runs on another machine: its environment is passed as Spark properties."""
     prefixes = {"yarn": "spark.yarn.appMasterEnv", "kubernetes": "spark.kubernetes.driverEnv"}
     return {f"{prefixes[kind]}.{name}": value for name, value in stream.env.items()} if kind in prefixes else {}
 
 
 def _environment(master: str) -> dict[str, str]:
-    """Python workers of a local master are processes of this machine: they use the Python that Airflow uses."""
+    """The environment of a driver. The Python workers of a local master run on this machine and use Airflow's Python."""
     if master.startswith("local"):
         return {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     return {}

@@ -1,4 +1,4 @@
-"""The library that runs in Spark as one file, to be sent with a driver."""
+"""Packs the library that runs in Spark into one file, which is sent with each driver."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_library(path: Path) -> Path:
-    """Write ckpt_stream as a zip, so that a cluster needs nothing but Python, pyspark and confluent-kafka."""
+    """Write ckpt_stream as a zip, so that a cluster needs only Python, pyspark and confluent-kafka."""
     import ckpt_stream
 
     package = Path(str(ckpt_stream.__file__)).parent

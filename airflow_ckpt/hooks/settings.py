@@ -1,4 +1,4 @@
-"""The `[airflow_ckpt]` section of airflow.cfg. Every option has a default that works."""
+"""Reads the `[airflow_ckpt]` section of airflow.cfg. Every option has a working default."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Settings:
 
     #: Folders of drivers that run on this machine: log, configuration, exit status.
     work_folder: Path
-    #: Where a relative `application` is searched, in this order.
+    #: The folders in which a relative `application` is searched, in this order.
     application_folders: tuple[Path, ...]
     #: The Kafka connector's jars; empty: Spark downloads it (`--packages`).
     spark_jars: tuple[str, ...]

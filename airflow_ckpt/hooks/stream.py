@@ -1,4 +1,4 @@
-"""Connects a stream with Airflow: its connections, its configuration, and the name that it acts under."""
+"""Connects a stream with Airflow: its connections, its configuration, and the name of the task that acts on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 from airflow_ckpt.checkpoint.locations import open_files
-from airflow_ckpt.exceptions import BadConnection, CkptError, UnknownConnection
+from airflow_ckpt.exceptions import BadConnection, NotInstalled, UnknownConnection
 from airflow_ckpt.hooks.connections import Connections, from_airflow, names_of
 from airflow_ckpt.hooks.launch import make_launch
 from airflow_ckpt.hooks.settings import Settings, read_settings
@@ -29,7 +29,7 @@ class StreamHook(BaseHook):
         self.stream, self.by = stream, by
 
     def get_conn(self) -> StreamControl:
-        """The stream's control, with its connections as they are now."""
+        """The stream's control, with the present values of its connections."""
         found = {}
         for name in names_of(self.stream):
             try:
@@ -64,7 +64,7 @@ class StreamHook(BaseHook):
 
 
 def make_runner(stream: Stream, connections: Connections, settings: Settings) -> Runner:
-    """The runner that the stream asks for, or that fits its Spark connection."""
+    """The runner that the stream declares, or else the runner for its Spark connection."""
     target = connections.spark
     kind = target.runner if stream.runner == "auto" else stream.runner
     if kind == "yarn":
@@ -99,7 +99,7 @@ def _yarn(stream: Stream, connections: Connections) -> Runner:
         try:
             from requests_kerberos import HTTPKerberosAuth
         except ImportError as e:
-            raise CkptError("A Kerberos connection needs `pip install 'airflow-ckpt[kerberos]'`.") from e
+            raise NotInstalled("A Kerberos connection needs `pip install 'airflow-ckpt[kerberos]'`.") from e
         auth = HTTPKerberosAuth()
     return YarnRunner(address, auth=auth)
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import NotInstalled
 from airflow_ckpt.hooks.settings import Settings
 from airflow_ckpt.streams.stream import Stream
 
@@ -32,8 +32,8 @@ def submit_command(
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
     if master.startswith("k8s://") and importlib.util.find_spec("airflow.providers.cncf") is None:
-        # Without it SparkSubmitHook raises a NameError.
-        raise CkptError(
+        # Without that provider, SparkSubmitHook raises a NameError.
+        raise NotInstalled(
             "A stream on Kubernetes needs Airflow's provider for it: `pip install 'airflow-ckpt[kubernetes]'`."
         )
     jars, packages = list(stream.jars), list(stream.packages)
@@ -55,7 +55,7 @@ def submit_command(
     argv[0] = _binary(argv[0])
     argv[argv.index("--master") + 1] = master
     if properties_file:
-        # Given a properties file, spark-submit reads the deployment's spark-defaults.conf only with this option.
+        # With a properties file, spark-submit reads the deployment's spark-defaults.conf only if this option is set.
         argv.insert(1, "--load-spark-defaults")
     return argv
 
@@ -64,7 +64,7 @@ def _binary(name: str) -> str:
     beside = Path(sys.executable).parent / name
     found = shutil.which(name) or (str(beside) if beside.exists() else None)
     if found is None:
-        raise CkptError(
+        raise NotInstalled(
             f"{name} is not on the PATH of this Airflow worker. Install pyspark (`pip install 'airflow-ckpt[local]'`) or a "
             "Spark distribution there."
         )

@@ -1,1 +1,1 @@
-"""What only Airflow asks Kafka: lag, consumer-group offsets, with shared clients. Imports neither Airflow nor Spark."""
+"""Requests to Kafka that only Airflow makes: lag and consumer-group offsets, with shared clients. Imports no Airflow or Spark."""

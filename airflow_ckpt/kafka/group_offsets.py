@@ -1,4 +1,4 @@
-"""Where a consumer group stands."""
+"""Reads the committed offsets of a consumer group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ckpt_stream.kafka.consumer_group import committed_offsets
 def group_offsets(
     kafka: Mapping[str, Any], group: str, partitions: Mapping[str, Iterable[int]]
 ) -> dict[str, dict[str, int]]:
-    """What a consumer group has committed; empty when it has committed nothing."""
+    """The committed offsets of a consumer group; empty if it has none."""
     from confluent_kafka import KafkaException
 
     try:

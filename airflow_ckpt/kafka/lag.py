@@ -1,4 +1,4 @@
-"""How much input waits: per source partition, in records and in the age of the oldest one."""
+"""The lag per source partition: the number of unread records, and the age of the oldest of them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ckpt_stream.protocol.deadline import Deadline
 from ckpt_stream.protocol.offsets import Offsets
 from ckpt_stream.protocol.topic_ends import TopicEnds
 
-#: A partition's oldest waiting record is fetched within milliseconds, and the age of a record is worth no longer wait.
+#: How long to wait for the oldest unread records: they are usually fetched within milliseconds, and only their age is needed.
 READ_SECONDS = 3.0
 
 
 def topic_names(admin: Any, topics: Iterable[str], pattern: str | None) -> list[str]:
-    """The names of the source topics. Kafka lists its topics only where they are needed, for a pattern."""
+    """The names of the source topics. Kafka is asked for a list of topics only if the source is a pattern."""
     return source_topics(topics, pattern, lambda: _known_topics(admin))
 
 
@@ -34,7 +34,7 @@ def _known_topics(admin: Any) -> Iterable[str]:
 
 
 def source_ends(admin: Any, topics: Iterable[str], pattern: str | None) -> dict[str, TopicEnds | None]:
-    """Where each source topic ends; None for one that does not exist."""
+    """Where each source topic ends; None for a topic that does not exist."""
     return {topic: topic_ends(admin, topic) for topic in topic_names(admin, topics, pattern)}
 
 
@@ -50,7 +50,7 @@ def waiting_since(kafka: Kafka, positions: Mapping[tuple[str, int], int]) -> dic
         "enable.auto.commit": False,
         "isolation.level": "read_committed",
         "fetch.wait.max.ms": 50,
-        # One record per partition is wanted; the broker sends at least one, however large it is.
+        # Only one record per partition is needed; the broker sends at least one, whatever its size.
         "fetch.message.max.bytes": 1024,
         "queued.min.messages": 1,
         "auto.offset.reset": "error",

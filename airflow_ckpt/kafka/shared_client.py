@@ -1,4 +1,4 @@
-"""Admin clients that many streams share: a triggerer that watches a thousand streams must not hold a thousand clients."""
+"""Admin clients that many streams share: a triggerer that watches a thousand streams must not have a thousand clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def shared_admin(kafka: Mapping[str, Any]) -> Any:
     key = sha256(json.dumps(dict(kafka), sort_keys=True, default=repr).encode()).hexdigest()
     with _lock:
         client = _clients.pop(key, None)
-        # Not `or`: a client has a length, that of its queue, and so counts as false while it is idle.
+        # Not `or`: a client has the length of its queue, so it counts as false while it is idle.
         if client is None:
             client = admin_client(kafka)
         _clients[key] = client

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class SparkUiLink(BaseOperatorLink):
-    """Opens the driver's Spark UI; no link until the driver runs."""
+    """Opens the driver's Spark UI; there is no link until the driver runs."""
 
     name = "Spark UI"
     xcom_key = "spark_ui"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
-        # Airflow calls this at the end of each worker phase and stores what it returns: the value that was pushed.
+        # Airflow calls this at the end of each worker phase and stores the result, which is the value that was pushed to XCom.
         url = str(XCom.get_value(key=self.xcom_key, ti_key=ti_key) or "")
-        # The run record can be written by other users: only a web address becomes a link, never a script.
+        # Other users may be able to write the run record: only a web address becomes a link, never a script.
         return url if url.startswith(("http://", "https://")) else ""

@@ -1,4 +1,4 @@
-"""How the stack shows a user what it is doing: a function that takes one line of text per step."""
+"""Announcements: a function that shows the user one line of text for each step of the stack."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ Announce = Callable[[str], None]
 
 
 def quiet(line: str) -> None:
-    """Show nothing: for callers without a user."""
+    """Show nothing, for callers without a user."""

@@ -1,4 +1,4 @@
-"""Where the stack keeps its files: downloads in the user's cache folder, all else in the user's data folder."""
+"""The folders of the stack: downloads in the user's cache folder, everything else in the user's data folder."""
 
 from __future__ import annotations
 

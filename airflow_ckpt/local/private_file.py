@@ -1,4 +1,4 @@
-"""Replaces files that only their owner may read."""
+"""Writes files that only their owner may read."""
 
 from __future__ import annotations
 

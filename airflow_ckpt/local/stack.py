@@ -1,4 +1,4 @@
-"""The whole stack, Kafka and Airflow, as one thing that is up or down."""
+"""The whole stack of Kafka and Airflow: starts it, stops it, and shows its state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def up(
     kafka_only: bool = False,
     announce: Announce = quiet,
 ) -> dict[str, Any]:
-    """Start what does not run yet, and return where it is. After a failure, what this call started is stopped again."""
+    """Start all parts that are not running, and return their addresses. If this fails, the parts that it started are stopped."""
     home = home.absolute()
     find_java()
     for folder in (home, cache_dir()):
@@ -70,7 +70,7 @@ def down(home: Path, *, announce: Announce = quiet) -> dict[str, Any]:
 
 
 def status(home: Path) -> dict[str, Any]:
-    """What runs, where, and whether it is healthy. Changes nothing."""
+    """The processes, their addresses and whether they are healthy. Changes nothing."""
     home = home.absolute()
     kafka = _kafka_of(home).status()
     airflow = airflow_of(home).status()
@@ -135,7 +135,7 @@ def _summary(home: Path, kafka: KafkaCluster) -> dict[str, Any]:
 
 
 def command(home: Path, words: str) -> str:
-    """A command as the user can type it in this folder: with its path and with the home, where they are needed."""
+    """A command that the user can type in this folder: with its path and with --home, if they are needed."""
     program = Path(sys.executable).with_name("airflow-ckpt")
     on_path = shutil.which("airflow-ckpt")
     name = "airflow-ckpt" if on_path and Path(on_path) == program else os.path.relpath(program)

@@ -1,1 +1,1 @@
-"""Notifiers, and the events of a stream that they get."""
+"""The events of a stream, and the notifiers that get them."""

@@ -1,4 +1,4 @@
-"""The events of a stream that notifiers can get, and how they are sent."""
+"""The events of a stream, and how they are sent to notifiers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import BaseNotifier
 from airflow_ckpt.metrics import count
 from airflow_ckpt.streams.status import StreamStatus
 
-#: In this order: the stream broke; it was restarted; it will not be restarted any more; its sink is wrong; it could not be
+#: In this order: the stream broke; it was restarted; it will not be restarted again; its sink has faults; it could not be
 #: verified; a restart would be refused, or the stream is too far behind; a task failed, for any reason.
 STREAM_FAILED, RESUMED, GIVEN_UP, VIOLATED, UNVERIFIED, AT_RISK, TASK_FAILED = EVENTS = (
     "failed", "resumed", "given_up", "violated", "unverified", "at_risk", "task_failed",
@@ -30,12 +30,12 @@ def send_event(
     reason: str,
     status: StreamStatus | None = None,
 ) -> None:
-    """Count the event and call the notifiers. A notifier that fails is logged and changes nothing for the stream."""
+    """Count the event and call the notifiers. The error of a notifier is logged; it does not affect the stream."""
     count(event, stream)
     about = {"event": event, "stream": stream, "reason": reason, "status": status.as_dict() if status else None}
     for notifier in notifiers:
         try:
-            # Airflow's notifiers render their templates in place: a copy keeps them for the next event.
+            # Airflow's notifiers render their templates in place; a copy keeps the templates for the next event.
             call = copy(notifier) if isinstance(notifier, BaseNotifier) else notifier
             call({**context, "ckpt": about})
         except Exception:

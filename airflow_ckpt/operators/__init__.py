@@ -1,1 +1,1 @@
-"""The operators: thin, arguments in, core call, result out."""
+"""The operators. Each checks its arguments, calls the core, and publishes the result."""

@@ -1,4 +1,4 @@
-"""The base of a stream's operators: their arguments, the steps that they take, and what ends the task."""
+"""The base of a stream's operators: their common arguments, their steps, and the end of the task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NoReturn
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator, conf
 
 from airflow_ckpt.assets import has_asset, stream_asset
-from airflow_ckpt.exceptions import CkptError, GivenUp, PreflightRefused
+from airflow_ckpt.exceptions import BadArgument, GivenUp, PreflightRefused, StatusUnknown, TryAgain
 from airflow_ckpt.hooks.settings import read_settings
 from airflow_ckpt.hooks.stream import StreamHook
 from airflow_ckpt.links.spark_ui import SparkUiLink
@@ -65,9 +65,11 @@ class StreamOperator(BaseOperator):
             kwargs["outlets"] = [*(kwargs.get("outlets") or []), stream_asset(stream)]
         super().__init__(**kwargs)
         if not isinstance(stream, Stream):
-            raise CkptError(f"{type(self).__name__}(stream=...) must be a Stream, not of type {type(stream).__name__}.")
+            raise BadArgument(
+                f"{type(self).__name__}(stream=...) must be a Stream, not of type {type(stream).__name__}."
+            )
         if on_kill_action not in ON_KILL_ACTIONS:
-            raise CkptError(f"on_kill_action={on_kill_action!r} is none of {', '.join(ON_KILL_ACTIONS)}.")
+            raise BadArgument(f"on_kill_action={on_kill_action!r} is none of {', '.join(ON_KILL_ACTIONS)}.")
         self.stream = stream
         self.deferrable = deferrable
         self.poll_interval = None if poll_interval is None else to_timedelta(poll_interval, "poll_interval")
@@ -76,7 +78,7 @@ class StreamOperator(BaseOperator):
         self.allow = tuple(allow)
         self.notify = (notify,) if callable(notify) else tuple(notify)
         self._control: StreamControl | None = None
-        #: The job beside the stream that this worker waits for.
+        #: The job beside the stream for which this worker waits.
         self._job: Handle | None = None
 
     def render_template(self, content: Any, context: Any, jinja_env: Any = None, seen_oids: Any = None) -> Any:
@@ -87,7 +89,7 @@ class StreamOperator(BaseOperator):
             )
         return super().render_template(content, context, jinja_env, seen_oids)
 
-    # --- what an operator does -------------------------------------------------------------------------------------
+    # --- the steps of an operator -------------------------------------------------------------------------------------
 
     def begin(self, context: Any, control: StreamControl) -> Step:
         """The first step."""
@@ -97,9 +99,9 @@ class StreamOperator(BaseOperator):
         return self._take_steps(context, lambda control: self.begin(context, control))
 
     def on_event(self, context: Any, event: Event | None = None, **_: Any) -> Any:
-        """The trigger has fired: go on with the method that the event names."""
+        """The trigger has fired: continue with the method that the event names."""
         if event is None:
-            raise CkptError("The trigger sent no event.")
+            raise StatusUnknown("The trigger sent no event, so the state of the stream is unknown. Clear the task.")
         return self._take_steps(context, lambda control: self._step_after(context, control, event))
 
     def _step_after(self, context: Any, control: StreamControl, event: Event) -> Step:
@@ -108,7 +110,7 @@ class StreamOperator(BaseOperator):
             self.log.info("%s", event["reason"])
             self.publish(context, StreamStatus(**{**status, "partitions": ()}))
         if event["outcome"] == "error":
-            raise CkptError(f"The stream's status could not be read: {event['reason']}")
+            raise StatusUnknown(f"The stream's status could not be read: {event['reason']}")
         step: Step = getattr(self, str(event["then"]))(context, control, event)
         return step
 
@@ -123,17 +125,17 @@ class StreamOperator(BaseOperator):
             self.send_event(context, GIVEN_UP, str(e))
             raise AirflowFailException(str(e)) from e
         except KafkaUnreachable:
-            # A Kafka that does not answer says nothing about the stream: the task fails, and its retries ask again.
+            # If Kafka does not answer, the state of the stream is unknown: the task fails, and Airflow's retries ask again.
             raise
         except (PreflightRefused, StreamError) as e:
             temporary = e.temporary if isinstance(e, PreflightRefused) else e.restart_may_help
             if not temporary or _is_last_try(context):
                 self.send_event(context, self.refused_event, str(e))
-            raise (CkptError if temporary else AirflowFailException)(f"{type(e).__name__}: {e}") from e
+            raise (TryAgain if temporary else AirflowFailException)(f"{type(e).__name__}: {e}") from e
         return step.value
 
     def _wait(self, step: WaitingStep, control: StreamControl) -> Event:
-        """The end of the wait. A wait that needs the triggerer ends this part of the task with TaskDeferred."""
+        """Wait, and return the event at the end. If the triggerer is needed, this raises TaskDeferred."""
         if not self.deferrable:
             if isinstance(step, WaitForJob):
                 self._job = Handle.from_dict(step.handle)
@@ -158,7 +160,7 @@ class StreamOperator(BaseOperator):
     def _poll_seconds(self) -> float:
         return self.poll_interval.total_seconds() if self.poll_interval else read_settings().poll_interval
 
-    # --- what operators use ----------------------------------------------------------------------------------------
+    # --- helpers of the operators ----------------------------------------------------------------------------------------
 
     def goal(self, **wanted: Any) -> Goal:
         """A goal with this operator's time limit."""
@@ -167,7 +169,7 @@ class StreamOperator(BaseOperator):
         return Goal(**{**limit, **wanted})
 
     def submission(self, context: Any) -> str:
-        """What a submit is part of: the DAG run. All tasks and tries of the run share it."""
+        """The DAG run that a submit belongs to; the same for all tasks and tries of the run."""
         ti = context["ti"]
         return f"{ti.dag_id} {ti.run_id}"
 
@@ -186,7 +188,7 @@ class StreamOperator(BaseOperator):
         return AirflowFailException(str(event["reason"]))
 
     def on_kill(self) -> None:
-        """Do what `on_kill_action` says when a user ends the task. Airflow gives this less than five seconds."""
+        """Apply `on_kill_action` when a user ends the task. Airflow allows less than five seconds for this."""
         if self._job is not None and self._control is not None:
             self._control.end_job(self._job)
         if self.on_kill_action == "leave" or self._control is None:

@@ -1,4 +1,4 @@
-"""Where a task shows its stream to users: the Spark UI link, the task state store, the asset's event and metrics."""
+"""Publishes the status of a stream: in the Spark UI link, the task state store, the asset's event and metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEEP_HISTORY = 100
 
 
 def publish_status(context: Any, stream: Stream, status: StreamStatus) -> None:
-    """Show the stream's status on every surface that this Airflow has."""
+    """Publish the stream's status in every way that this version of Airflow supports."""
     if status.ui:
         context["ti"].xcom_push(key=SparkUiLink.xcom_key, value=status.ui)
     if (store := context.get("task_state_store")) is not None:

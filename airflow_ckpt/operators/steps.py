@@ -1,4 +1,4 @@
-"""The steps of an operator: it is done, or it waits for something and goes on with the method that the step names."""
+"""The steps of an operator: it is done, or it waits and then continues with the method that the step names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from airflow_ckpt.streams.goal import Goal, Outcome
 from airflow_ckpt.streams.status import StreamStatus
 
-#: What the trigger sends at the end of a wait, and what a wait in the worker ends with.
+#: The event at the end of a wait, from the trigger or from a wait in the worker.
 Event = Mapping[str, Any]
 
 
@@ -23,7 +23,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Wait:
-    """Wait until the goal is reached or out of reach, then call the method named."""
+    """Wait until the goal is reached or out of reach, then call the named method."""
 
     goal: Goal
     then: str
@@ -31,7 +31,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Pause:
-    """Wait so many seconds, then call the method named."""
+    """Wait so many seconds, then call the named method."""
 
     seconds: float
     then: str
@@ -39,11 +39,11 @@ class Pause:
 
 @dataclass(frozen=True)
 class WaitForJob:
-    """Wait until a job beside the stream has ended or its result exists, then call the method named."""
+    """Wait until a job beside the stream has ended or its result exists, then call the named method."""
 
     handle: Mapping[str, Any]
     then: str
-    #: A file below the checkpoint. Where the job's state is unknown, this file shows that the job is over.
+    #: A file below the checkpoint. If the job's state is unknown, this file shows that the job has ended.
     result: str
 
 
@@ -54,7 +54,7 @@ Step = Done | WaitingStep
 def event_of(
     then: str, outcome: str, reason: str, *, status: StreamStatus | None = None, goal: Goal | None = None
 ) -> dict[str, Any]:
-    """The event that ends a wait, as the trigger would send it."""
+    """The event that ends a wait, in the form in which the trigger sends it."""
     return {
         "outcome": outcome,
         "reason": reason,
@@ -69,5 +69,5 @@ def end_event(step: Wait, outcome: Outcome, status: StreamStatus) -> Event:
 
 
 def moment_in(seconds: float) -> str:
-    """The time of day that is so many seconds away, as goals hold it."""
+    """The time in so many seconds, in the form of a goal's times."""
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()

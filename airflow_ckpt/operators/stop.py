@@ -14,11 +14,12 @@ from airflow_ckpt.supervision.control import StreamControl
 
 
 class SparkStreamStopOperator(StreamOperator):
-    """Stop a stream gracefully: its current batch is committed, no new batch starts, and only a new submit starts it again.
+    """Stop a stream gracefully: its current batch is committed, no new batch begins, and only a new submit starts it again.
 
     A stream that is FAILED or LOST, or waits for its restart, is stopped at once: it is not restarted.
 
-    :param kill_after: kill the driver if it has not ended after this time, and at once if the stream is STALLED; None: never
+    :param kill_after: kill the driver if it has not ended after this time, and at once if the stream is STALLED; None: do not
+        kill it
     :param reason: written to the driver's log and to the run record
     """
 

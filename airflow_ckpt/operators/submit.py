@@ -1,10 +1,10 @@
-"""Starts a stream, or attaches to its driver if it runs."""
+"""Starts a stream, or attaches to its driver if it is running."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument
 from airflow_ckpt.operators.base import StreamOperator
 from airflow_ckpt.operators.steps import Done, Event, Step, Wait
 from airflow_ckpt.streams.goal import REACHED
@@ -14,9 +14,9 @@ WAIT_FOR = ("nothing", "started", "first_batch")
 
 
 class SparkStreamSubmitOperator(StreamOperator):
-    """Submit a stream; if it runs already, attach to its driver.
+    """Submit a stream; if it is already running, attach to its driver.
 
-    The driver is detached and runs on after this task. Submitting a stream that has failed begins a new restart budget; a
+    The driver is detached and continues after this task. Submitting a stream that has failed begins a new restart budget; a
     second submit in the same DAG run (a retry, a cleared task) does not.
 
     :param wait_for: when the task is done: `nothing` (after the submit), `started` (the driver is RUNNING; default), or
@@ -26,7 +26,7 @@ class SparkStreamSubmitOperator(StreamOperator):
     def __init__(self, *, wait_for: str = "started", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if wait_for not in WAIT_FOR:
-            raise CkptError(f"wait_for={wait_for!r} is none of {', '.join(WAIT_FOR)}.")
+            raise BadArgument(f"wait_for={wait_for!r} is none of {', '.join(WAIT_FOR)}.")
         self.wait_for = wait_for
 
     def begin(self, context: Any, control: StreamControl) -> Step:

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_ckpt.exceptions import CkptError, PreflightRefused, StillAlive
+from airflow_ckpt.exceptions import BadArgument, PreflightRefused, StillAlive
 from airflow_ckpt.operators.base import StreamOperator
 from airflow_ckpt.operators.steps import Done, Event, Pause, Step, Wait, moment_in
 from airflow_ckpt.streams.goal import REACHED, TIMEOUT, Goal
@@ -16,19 +16,20 @@ from airflow_ckpt.streams.status import BROKEN, ENDED_WELL, NEW, StreamStatus
 from airflow_ckpt.supervision.control import StreamControl
 
 WHEN_DONE = ("leave", "stop")
-#: A restart may be prevented for the moment: Kafka or the checkpoint's storage does not answer, or the end of the former
-#: driver is not confirmed. For this long after the failure it is tried again, which uses none of the restart budget.
+#: A restart may be prevented for a while: Kafka or the checkpoint's storage does not answer, or the end of the former driver is
+#: not confirmed. For so long after the failure it is tried again, which uses nothing of the restart budget.
 OUTAGE, OUTAGE_POLL_SECONDS = timedelta(minutes=15), 30.0
 
 
 class SparkStreamSuperviseOperator(StreamOperator):
     """Submit a stream or attach to its driver, watch it, and resume it as the restart strategy allows.
 
-    The stream runs on when a worker, the triggerer or the scheduler restarts; the task then attaches to it again.
+    The stream continues when a worker, the triggerer or the scheduler restarts; the task then attaches to it again.
 
     :param until: when the task is done: `"drained"` (all input that existed when the task began is committed), `"finished"` (the
         stream ends by itself), a timedelta, a batch number, offsets `{topic: {partition: offset}}`, or None (never)
-    :param start: False: start nothing; the task fails if the stream was stopped on purpose, has finished or was never started
+    :param start: False: do not start the stream; the task fails if the stream was stopped on purpose, has finished or was never
+        started
     :param when_done: what happens to the stream when `until` is reached: `leave` it running (default), or `stop` it
     """
 
@@ -42,9 +43,9 @@ class SparkStreamSuperviseOperator(StreamOperator):
     ) -> None:
         super().__init__(**kwargs)
         if when_done not in WHEN_DONE:
-            raise CkptError(f"when_done={when_done!r} is none of {', '.join(WHEN_DONE)}.")
+            raise BadArgument(f"when_done={when_done!r} is none of {', '.join(WHEN_DONE)}.")
         if isinstance(until, str) and until not in ("drained", "finished"):
-            raise CkptError(f'until={until!r} is neither "drained", "finished", a timedelta, a batch nor offsets.')
+            raise BadArgument(f'until={until!r} is neither "drained", "finished", a timedelta, a batch nor offsets.')
         self.until, self.start, self.when_done = until, start, when_done
 
     def _goal_to_reach(self, control: StreamControl) -> Goal:
@@ -73,7 +74,7 @@ class SparkStreamSuperviseOperator(StreamOperator):
         return Wait(goal, "look_again")
 
     def look_again(self, context: Any, control: StreamControl, event: Event) -> Step:
-        """The goal is reached, or the stream is broken."""
+        """Continue when the goal is reached or the stream is broken."""
         if event["outcome"] == REACHED:
             return self._finish(control, event)
         status = control.status()
@@ -96,7 +97,7 @@ class SparkStreamSuperviseOperator(StreamOperator):
         if status.state in BROKEN:
             plan = control.plan_resume(status)
             if plan.action == "wait":
-                # Another task or a user has restarted it, and it broke again.
+                # Another task or a user has restarted the stream, and it broke again.
                 return Pause(plan.seconds, "restart")
             try:
                 status = control.resume(look, allow=self.allow)
@@ -106,13 +107,13 @@ class SparkStreamSuperviseOperator(StreamOperator):
                     raise
                 self.log.warning("%s", e)
                 return Pause(OUTAGE_POLL_SECONDS, "restart")
-            if status.state not in ENDED_WELL:  # else a stop was requested before the restart
+            if status.state not in ENDED_WELL:  # otherwise a stop was requested before the restart
                 self.send_event(context, "resumed", status.line(), status)
         self.publish(context, status)
         return Wait(self._remembered(context, control), "look_again")
 
     def _remember(self, context: Any, goal: Mapping[str, Any]) -> None:
-        """Keep the goal for the time after a pause: a moment that was fixed at the start must not move."""
+        """Keep the goal for the time after a pause, because its times were fixed at the start of the task."""
         self._goal = goal
         if (store := context.get("task_state_store")) is not None:
             store.set("ckpt_goal", dict(goal))

@@ -1,4 +1,4 @@
-"""Verifies a stream: reads the sink as a committed reader sees it, and says whether every record is there once."""
+"""Verifies a stream: reads the committed records of the sink, and reports whether every record is there exactly once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 import ckpt_stream
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument, NoResult
 from airflow_ckpt.metrics import count
 from airflow_ckpt.notifications.events import UNVERIFIED
 from airflow_ckpt.notifications.events import VIOLATED as VIOLATED_EVENT
@@ -31,31 +31,31 @@ from ckpt_stream.protocol.verification.consistent_cut import BatchRange
 #: The Spark application that reads a sink.
 SCAN_JOB = Path(str(ckpt_stream.__file__)).parent / "verify" / "sink_job.py"
 ENGINES = ("auto", "here", "spark")
-#: About a minute and a half in one process; a Spark job takes half a minute to start.
+#: So many offsets take about a minute and a half in one process; a Spark job takes half a minute to start.
 SPARK_ABOVE = 50_000_000
 ON_VIOLATION = ("fail", "warn", "skip")
 SINCE = ("last", "start")
-#: An XCom is for a page of the UI, not for the whole history; the report beside the run record has everything.
+#: How many batches go into XCom, which is shown on one page of the UI; the report beside the run record has all of them.
 BATCHES_IN_XCOM = 20
 
 
 class ExactlyOnceVerifyOperator(StreamOperator):
     """Verify end-to-end exactly-once by reading ledger and sink with `isolation.level=read_committed`.
 
-    The stream may keep running: the verification takes a consistent cut and leaves work in flight out. The verdict goes to
-    the log as a table, to XCom and the asset's event as JSON, and beside the run record as an HTML page.
+    The stream may be running: the verification uses a consistent cut, which leaves batches in flight out. The verdict is written
+    to the log as a table, to XCom and the asset's event as JSON, and beside the run record as an HTML page.
 
     :param depth: `ledger` (bookkeeping only), `sink` (every committed record is read; default), or `recompute` (the transform
         is run again as a batch and compared with the sink); templated
-    :param since: `start` (default), `last` (after what was verified last: costs as much as the new data), or the number of a
-        batch of the newest query in the ledger; templated
+    :param since: `start` (default), `last` (after the batches that were verified last, so that only new data is read), or the
+        number of a batch of the newest query in the ledger; templated
     :param until: last batch to verify; None: the newest
     :param count_aborted: also count the aborted copies that committed readers do not see
     :param engine: `here` reads the sink in this worker, `spark` as a Spark job beside the stream, `auto` (default) as a job
         if there are more than `spark_above` offsets to read; `recompute` is always a Spark job
     :param spark_above: see `engine`
-    :param on_violation: `fail` the task (default), `warn` in the log, or `skip` what comes after it
-    :param on_unknown: the same for a verdict that could not be reached (`fail` by default: unknown is not clean)
+    :param on_violation: `fail` the task (default), `warn` in the log, or `skip` the tasks after it
+    :param on_unknown: the same for a verdict that is unknown (`fail` by default: unknown is not clean)
     """
 
     template_fields = ("stream", "timeout", "depth", "since")
@@ -77,23 +77,23 @@ class ExactlyOnceVerifyOperator(StreamOperator):
     ) -> None:
         super().__init__(**kwargs)
         if engine not in ENGINES:
-            raise CkptError(f"engine={engine!r} is none of {', '.join(ENGINES)}.")
+            raise BadArgument(f"engine={engine!r} is none of {', '.join(ENGINES)}.")
         for name, value in (("on_violation", on_violation), ("on_unknown", on_unknown)):
             if value not in ON_VIOLATION:
-                raise CkptError(f"{name}={value!r} is none of {', '.join(ON_VIOLATION)}.")
+                raise BadArgument(f"{name}={value!r} is none of {', '.join(ON_VIOLATION)}.")
         self.depth, self.since, self.until, self.count_aborted = depth, since, until, count_aborted
         self.engine, self.spark_above = engine, spark_above
         self.on_violation, self.on_unknown = on_violation, on_unknown
         self._check()
 
     def _check(self) -> None:
-        """Depth and start, as far as they are known: templates are looked at when they are rendered."""
+        """Check depth and start, unless they are templates, which are checked after they are rendered."""
         if self.depth not in DEPTHS and not is_template(self.depth):
-            raise CkptError(f"depth={self.depth!r} is none of {', '.join(DEPTHS)}.")
+            raise BadArgument(f"depth={self.depth!r} is none of {', '.join(DEPTHS)}.")
         if isinstance(self.since, str) and self.since.isdecimal():
             self.since = int(self.since)
         if isinstance(self.since, str) and self.since not in SINCE and not is_template(self.since):
-            raise CkptError(f"since={self.since!r} is neither {' nor '.join(SINCE)} nor a batch number.")
+            raise BadArgument(f"since={self.since!r} is neither {' nor '.join(SINCE)} nor a batch number.")
 
     def begin(self, context: Any, control: StreamControl) -> Step:
         from airflow_ckpt.verify.conclusion import reach_verdict
@@ -103,7 +103,7 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         self._check()
         for name in ("depth", "since"):
             if is_template(value := getattr(self, name)):
-                raise CkptError(f"{name}={value!r} was not rendered.")
+                raise BadArgument(f"{name}={value!r} was not rendered.")
         if self.depth == RECOMPUTE:
             self.log.info("verifying all of %s at depth %s", self.stream.name, self.depth)
             return self._recompute(control)
@@ -174,14 +174,14 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         return f"{self.stream.checkpoint.rstrip('/')}/{name}"
 
     def _read_result(self, control: StreamControl, event: Event) -> tuple[str, str]:
-        """The job's result. A job that ended without one has failed, whatever its exit code."""
+        """The job's result. A job that ended without a result has failed, whatever its exit code."""
         handle = Handle.from_dict(event["handle"])
         text = control.access.files.read(result_name(handle.token))
         if event["outcome"] != REACHED or text is None:
             self.log.error("the end of the job's log:\n%s", control.runner.log_tail(handle, 30))
-            # A job that timed out would go on beside the next try's.
+            # A job that timed out would continue beside the job of the next try.
             control.end_job(handle)
-            raise CkptError(f"The verification's Spark job gave no result: {event['reason']}", kind="no_result")
+            raise NoResult(f"The verification's Spark job gave no result: {event['reason']}", kind="no_result")
         return handle.token, text
 
     def _range(self, control: StreamControl) -> BatchRange:
@@ -192,7 +192,7 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         return replace(not_yet_verified(control.access.files, self.depth), until=self.until)
 
     def _progress(self) -> Any:
-        """A line in the log at every tenth of the way."""
+        """A function that logs the progress at every tenth of the offsets."""
         logged = [-1]
 
         def log_progress(done: int, total: int) -> None:
@@ -204,7 +204,7 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         return log_progress
 
     def _publish(self, context: Any, control: StreamControl, document: dict[str, Any]) -> Step:
-        """Put the verdict into the log, beside the checkpoint, on the asset and into XCom; then do what the user chose."""
+        """Write the verdict to log, checkpoint folder, asset and XCom; then apply on_violation or on_unknown."""
         from airflow_ckpt.verify.report import as_plain_text
 
         self.log.info("\n%s", as_plain_text(document))
@@ -226,7 +226,7 @@ class ExactlyOnceVerifyOperator(StreamOperator):
         return Done(value)
 
     def _act_on(self, context: Any, verdict: str, document: dict[str, Any]) -> None:
-        """The verdict is not clean: do what the user chose."""
+        """Apply on_violation or on_unknown to a verdict that is not clean."""
         words = "; ".join(f["what"] for f in document["findings"][:3])
         message = f"{self.stream.name}: the verdict is {verdict}: {words}"
         self.send_event(context, VIOLATED_EVENT if verdict == VIOLATED else UNVERIFIED, message)

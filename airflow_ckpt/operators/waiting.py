@@ -14,14 +14,14 @@ from airflow_ckpt.streams.goal import NOT_YET, REACHED, Goal, waiting_line
 from airflow_ckpt.supervision.control import StreamControl
 from airflow_ckpt.triggers.progress import CheckpointProgressTrigger
 
-#: A task pauses in its worker for up to this long even if it may defer: see MIN_DEFERRED_SECONDS.
+#: Pauses of up to this length take place in the worker, even if the task may defer: see MIN_DEFERRED_SECONDS.
 SHORT_PAUSE = 5.0
 
 log = logging.getLogger(__name__)
 
 
 def wait_in_worker(step: WaitingStep, control: StreamControl, limit: Goal, poll_seconds: float) -> Event:
-    """Wait until the step is over. `limit` is a goal that holds the operator's time limit only."""
+    """Wait until the step has ended. `limit` is a goal with only the operator's time limit."""
     if isinstance(step, Pause):
         time.sleep(step.seconds)
         return event_of(step.then, REACHED, "")
@@ -47,7 +47,7 @@ def _wait_for_job(step: WaitForJob, control: StreamControl, limit: Goal, poll_se
 
 
 def end_without_deferring(step: WaitingStep, control: StreamControl) -> Event | None:
-    """The end of a step that needs no triggerer: a short pause, or a goal that is reached or out of reach already."""
+    """The end of a step that needs no triggerer: a short pause, or a goal that is already reached or out of reach."""
     if isinstance(step, Pause):
         return wait_in_worker(step, control, Goal(), 0) if step.seconds <= SHORT_PAUSE else None
     if isinstance(step, WaitForJob):
@@ -55,7 +55,7 @@ def end_without_deferring(step: WaitingStep, control: StreamControl) -> Event | 
     try:
         status = control.status()
     except Exception as e:
-        # The trigger looks again, and tolerates some of these.
+        # The trigger checks again, and tolerates several such errors in a row.
         log.warning("the stream's status could not be read: %s: %s", type(e).__name__, e)
         return None
     outcome = step.goal.judge(status, datetime.now(UTC))

@@ -1,1 +1,1 @@
-"""Start, look at and stop a stream's driver: as a process of this machine, on YARN, or on Kubernetes."""
+"""Starts, observes and ends a stream's driver: as a process of this machine, on YARN, or on Kubernetes."""

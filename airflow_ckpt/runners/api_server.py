@@ -1,4 +1,4 @@
-"""The Kubernetes API server through Kubernetes' own client: connect, ask, and read what it answers instead."""
+"""Requests to the Kubernetes API server through the kubernetes client: connect, call, and interpret errors."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from urllib3.exceptions import HTTPError
 
-from airflow_ckpt.exceptions import CkptError, KubernetesApiError, RunnerError
+from airflow_ckpt.exceptions import KubernetesApiError, NotInstalled, RunnerError
 
 
 def connect(in_cluster: bool | None, config_file: str | None, context: str | None) -> Any:
-    """A `CoreV1Api` for the cluster of a kubeconfig, or for the cluster of our own pod (the default inside a pod)."""
+    """A `CoreV1Api` for the cluster of a kubeconfig, or for the cluster of Airflow's own pod (the default inside a pod)."""
     try:
         from kubernetes import client, config
     except ImportError as error:
-        raise CkptError("Kubernetes needs its client library: pip install 'airflow-ckpt[kubernetes]'") from error
+        raise NotInstalled("Kubernetes needs its client library: pip install 'airflow-ckpt[kubernetes]'") from error
     if in_cluster is None:
         in_cluster = not config_file and not context and "KUBERNETES_SERVICE_HOST" in os.environ
     settings = client.Configuration()
@@ -28,13 +28,13 @@ def connect(in_cluster: bool | None, config_file: str | None, context: str | Non
     except (config.ConfigException, OSError) as error:
         source = "the pod's service account" if in_cluster else config_file or "kubeconfig"
         raise RunnerError(f"cannot connect to Kubernetes with {source}: {error}; try `kubectl cluster-info`") from error
-    # The caller decides whether to ask again; three silent repetitions would make each time-out four times as long.
+    # The caller decides whether to repeat a request; three repetitions in the client would make each timeout four times as long.
     settings.retries = 0
     return client.CoreV1Api(client.ApiClient(settings))
 
 
 def ask(api: Any, method: str, *names: str, timeout: float, **options: Any) -> Any:
-    """Call a method of the API. Raises KubernetesApiError for an error and for no answer."""
+    """Call a method of the API. Raises KubernetesApiError if the API answers with an error or does not answer."""
     from kubernetes.client.exceptions import ApiException
     from kubernetes.config import ConfigException
 
@@ -47,7 +47,7 @@ def ask(api: Any, method: str, *names: str, timeout: float, **options: Any) -> A
 
 
 def _error_of(status: int, reason: str, body: str | bytes) -> KubernetesApiError:
-    """The error behind an answer. A 404 with a body that is no answer of an API server is of another web server."""
+    """The error for an answer. A 404 without the body of an API server comes from another web server."""
     answer = _status_object(body)
     is_not_found = status == 404 and (not body or answer.get("reason") == "NotFound")
     return KubernetesApiError(_complaint(status, answer.get("message") or reason), status, is_not_found)
@@ -58,12 +58,14 @@ def _complaint(status: int, reason: str) -> str:
         return f"the Kubernetes API does not answer: {reason}"
     text = f"the Kubernetes API answers HTTP {status} ({reason})"
     if status in (401, 403):
-        return f"{text}: our account needs get, list and delete on pods; try `kubectl auth can-i delete pods`"
+        return (
+            f"{text}: the connection's account needs get, list and delete on pods; try `kubectl auth can-i delete pods`"
+        )
     return text
 
 
 def _status_object(body: str | bytes) -> dict[str, Any]:
-    """What the API server writes into the body of an error."""
+    """The status object in the body of an API server's error."""
     try:
         found = json.loads(body or "{}")
     except ValueError:

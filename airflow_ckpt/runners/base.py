@@ -1,4 +1,4 @@
-"""What a runner is: it starts a driver, finds it by its token, reports its state, and ends it."""
+"""The interface of a runner: it starts a driver, finds it by its token, reports its state, and ends it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import Protocol
 from airflow_ckpt.streams.driver_state import ENDED, VANISHED, DriverState, Handle
 from ckpt_stream.protocol.deadline import Deadline
 
-#: Seconds between two questions to a cluster about the same driver.
+#: Seconds between two requests to a cluster about the same driver.
 POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One spark-submit, ready to run. `argv` holds no secrets; they are in a file only its owner can read."""
+    """One spark-submit, ready to run. `argv` holds no secrets; they are in a file that only its owner can read."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    #: A folder of this run alone, on this machine: configuration, library, log, exit status.
+    #: A folder on this machine for this run only: configuration, library, log, exit status.
     folder: Path
-    #: Files that must be deleted when the driver has ended, or spark-submit has sent them to the cluster.
+    #: Files that must be deleted when the driver has ended, or when spark-submit has sent them to the cluster.
     secret_files: tuple[str, ...] = ()
 
     def discard(self) -> None:
-        """Delete the folder and the secrets of a driver that is not started."""
+        """Delete the folder and the secrets of a launch whose driver is not started."""
         for name in self.secret_files:
             Path(name).unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -49,17 +49,17 @@ class Runner(Protocol):
         """The driver with this token, running or ended; None if there is none. Raises RunnerError if that is unknown."""
 
     def look(self, handle: Handle) -> DriverState:
-        """The driver's state. Not found is VANISHED and no answer is UNKNOWN; neither raises an error."""
+        """The driver's state: VANISHED if it is not found, UNKNOWN if there is no answer. Raises no error."""
 
     def kill(self, handle: Handle, *, wait: float = 30.0) -> DriverState:
-        """End the driver at once, from any process and after any restart; with wait=0 do not wait for its end."""
+        """End the driver at once, from any process, also after a restart of Airflow; wait=0 does not wait for the end."""
 
     def log_tail(self, handle: Handle, lines: int = 50) -> str:
-        """The last lines of the driver's log if they can be read from here; otherwise where the log is."""
+        """The last lines of the driver's log, if this machine can read it; otherwise where the log is."""
 
 
 def look_until_ended(runner: Runner, handle: Handle, deadline: Deadline) -> DriverState:
-    """The driver's state when it has ended, or the last one that was seen before the deadline."""
+    """Wait for the end of the driver; returns its state then, or its last state before the deadline."""
     state = runner.look(handle)
     while state.state not in (ENDED, VANISHED) and not deadline.passed:
         time.sleep(POLL_SECONDS)

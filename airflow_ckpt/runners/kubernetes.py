@@ -1,4 +1,4 @@
-"""Drivers on Kubernetes: one pod each, found by a label and judged by its driver container."""
+"""Runs drivers on Kubernetes: one pod each, which is found by a label; its driver container decides the state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_ckpt.streams.submit_intent import LATE_REQUEST_SECONDS, SUBMIT_TIME
 from ckpt_stream.protocol.deadline import Deadline
 
 LABEL = "ckpt-token"
-#: Spark's own name; a pod template may give another.
+#: Spark's name of the container; a pod template may give it another name.
 DRIVER_CONTAINER = "spark-kubernetes-driver"
 _LOG_BYTES = 1_000_000
 
@@ -54,7 +54,7 @@ class KubernetesRunner:
         context: str | None = None,
         **options: Any,
     ) -> KubernetesRunner:
-        """A runner for the cluster of a kubeconfig, or for the cluster of our own pod (the default inside a pod)."""
+        """A runner for the cluster of a kubeconfig, or for the cluster in which Airflow's pod runs (the default inside a pod)."""
         return cls(namespace, api_server.connect(in_cluster, config_file, context), **options)
 
     def properties(self, token: str) -> Mapping[str, str]:
@@ -70,7 +70,7 @@ class KubernetesRunner:
 
     def find(self, token: str) -> Handle | None:
         pods = self._ask("list_namespaced_pod", self._namespace, label_selector=f"{LABEL}={token}").items
-        # Each spark-submit has its own token. Should two pods have one, the one that lives counts.
+        # Each spark-submit has its own token. If two pods have the same token, the pod that is alive counts.
         pods.sort(key=lambda pod: (self._state(pod).live, pod.metadata.creation_timestamp))
         return Handle(self.kind, f"{self._namespace}:{pods[-1].metadata.name}", token) if pods else None
 
@@ -87,7 +87,7 @@ class KubernetesRunner:
         if before is not None:
             return before
         if wait <= 0:
-            return DriverState(RUNNING, "Kubernetes accepted the deletion; its end was not waited for")
+            return DriverState(RUNNING, "Kubernetes accepted the deletion; the pod may still be ending")
         state = look_until_ended(self, handle, deadline)
         return DriverState(ENDED, f"pod {handle.id} was deleted on request") if state.state == VANISHED else state
 
@@ -102,7 +102,7 @@ class KubernetesRunner:
                 container=self._container,
                 tail_lines=lines,
                 limit_bytes=_LOG_BYTES,
-                # Otherwise the client parses a log that looks like JSON, and returns Python's text of it.
+                # Otherwise the client parses a log that looks like JSON, and returns a Python object as text.
                 _preload_content=False,
             )
             return str(answer.data.decode(errors="replace"))
@@ -110,14 +110,14 @@ class KubernetesRunner:
             return f"no log from here ({error}); try `kubectl logs -n {namespace} {name} -c {self._container}`"
 
     def _delete_within(self, handle: Handle, deadline: Deadline) -> DriverState | None:
-        """Delete the pod, unless its driver has ended already: then how it ended."""
+        """Delete the pod. If its driver has already ended, return how it ended instead."""
         while True:
             try:
                 return self._delete(handle)
             except KubernetesApiError as error:
                 if error.status in (401, 403) or deadline.passed:
                     raise RunnerError(
-                        f"pod {handle.id} was not deleted, it may still run: {error}. "
+                        f"pod {handle.id} was not deleted and may still run: {error}. "
                         f"`kubectl delete pod -n {handle.id.replace(':', ' ')}` does the same"
                     ) from error
                 time.sleep(POLL_SECONDS)
@@ -135,7 +135,7 @@ class KubernetesRunner:
                 "delete_namespaced_pod",
                 pod.metadata.name,
                 pod.metadata.namespace,
-                # This pod, and not a later one with its name.
+                # Only this pod, not a later pod with the same name.
                 body={"gracePeriodSeconds": GRACE_SECONDS, "preconditions": {"uid": pod.metadata.uid}},
             )
         except KubernetesApiError as error:
@@ -145,7 +145,7 @@ class KubernetesRunner:
         return None
 
     def _pod(self, handle: Handle) -> Any:
-        """The driver's own pod; None if the API server says that there is none."""
+        """The driver's pod; None if the API server answers that there is no such pod."""
         self._check(handle)
         namespace, _, name = handle.id.partition(":")
         try:
@@ -158,12 +158,12 @@ class KubernetesRunner:
         return pod if (pod.metadata.labels or {}).get(LABEL) == handle.token else None
 
     def _check(self, handle: Handle) -> None:
-        """Refuse a handle of another namespace: other users can write handles, and our account may reach their namespace."""
+        """Refuse a handle of another namespace: other users can write handles, and Airflow's account may have rights there."""
         if handle.kind != self.kind:
             raise RunnerError(f"{handle.id} is a driver of the runner {handle.kind!r}, not of {self.kind!r}")
         if handle.id.partition(":")[0] != self._namespace:
             raise RunnerError(
-                f"{handle.id} is not in our namespace {self._namespace!r}: see the Spark connection's extra field"
+                f"{handle.id} is not in the namespace {self._namespace!r} of the Spark connection: see its extra field"
             )
 
     def _state(self, pod: Any) -> DriverState:
@@ -174,4 +174,4 @@ class KubernetesRunner:
 
 
 def _gone(handle: Handle) -> DriverState:
-    return DriverState(VANISHED, f"Kubernetes knows no pod {handle.id} with our token (any more)")
+    return DriverState(VANISHED, f"Kubernetes has no pod {handle.id} with the driver's token (any more)")

@@ -1,7 +1,7 @@
-"""The launch of a driver, saved in its folder on the machine that started it.
+"""Saves the launch of a driver in its folder on the machine that started it.
 
-`airflow-ckpt resume` runs it again. It is never read from the checkpoint's storage: a user who can write there could run
-commands as the user who resumes.
+`airflow-ckpt resume` runs the saved command again. It is never read from the checkpoint's storage: a user who can write there
+could run commands as the user who resumes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SavedLaunch:
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    #: The declaration of its stream.
+    #: The declaration of the driver's stream.
     stream: Mapping[str, Any]
     #: True for a job beside the stream, such as a verification.
     job: bool = False
@@ -43,7 +43,7 @@ def save_launch(
 
 
 def read_launch(root: Path, token: str) -> SavedLaunch | None:
-    """The launch with this token; None if it was made on another machine, or by a version that saved none."""
+    """The launch with this token; None if it was made on another machine, or by a version that did not save launches."""
     text = read_private(folder_of(root, token), LAUNCH_NOTE)
     if text is None:
         return None
@@ -52,6 +52,6 @@ def read_launch(root: Path, token: str) -> SavedLaunch | None:
 
 
 def kafka_without_secrets(root: Path, token: str) -> dict[str, Any]:
-    """The Kafka settings that a driver was given, without the secret ones."""
+    """The Kafka settings in a driver's configuration, without the secret settings."""
     text = read_private(folder_of(root, token), DOCUMENT)
     return dict(json.loads(text).get("kafka") or {}) if text else {}

@@ -1,6 +1,6 @@
 """Runs one driver, detached from the process that started it, and keeps its exit status in a file.
 
-It is a script that imports the standard library only: it must run on when Airflow's task or worker ends, and when the package
+It is a script that imports only the standard library: it must continue when Airflow's task or worker ends, and when the package
 is upgraded meanwhile. Usage: ``launcher.py --ckpt-token=TOKEN FOLDER SECRET_FILE... -- COMMAND...``
 """
 
@@ -16,24 +16,24 @@ import sys
 import time
 from pathlib import Path
 
-#: What the launcher writes into a driver's folder: its own process and the driver's, how the driver ended, and its log.
+#: The launcher writes these files into a driver's folder: the processes of launcher and driver, the driver's end, and its log.
 DRIVER_NOTE, EXIT_NOTE, DRIVER_LOG = "driver.json", "exit.json", "driver.log"
 #: How long a driver may take to end after SIGTERM; less than Airflow gives a task that it kills.
 GRACE_SECONDS = 4.0
 LOOK_SECONDS = 0.25
-#: The size of a driver's log, and of the part before it: enough for days of batches, or for a whole failure.
+#: The largest size of a driver's log, and of the older part of it: enough for days of batches, or for a whole failure.
 LOG_BYTES = 32 * 1024 * 1024
 
 
 def write(path: Path, value: dict[str, object]) -> None:
-    """Replace the file in one step: a reader sees all of it or none."""
+    """Replace the file in one step: a reader sees the old file or the new one."""
     new = path.with_name(path.name + ".new")
     new.write_text(json.dumps(value))
     new.replace(path)
 
 
 def bound(log: Path, size: int) -> None:
-    """Move a log aside that has grown larger than this, replacing the log that was moved aside before.
+    """Move a log that has grown too large to a second file, and replace the log that was moved there before.
 
     The driver keeps the file open, so its text is copied and the file is truncated; the driver always writes to its end.
     """
@@ -62,10 +62,10 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     me: dict[str, object] = {"token": token, "pid": os.getpid(), "started": start_ticks(os.getpid())}
-    # Before the command runs: a launcher that is ended now must not leave an unknown driver behind.
+    # Before the command runs: a launcher that is ended at this moment must not leave an unknown driver behind.
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
-    # Also before the command runs: from now on the driver is found by its token.
+    # Also before the command runs: from now on the driver can be found by its token.
     write(folder / DRIVER_NOTE, me)
     try:
         child = subprocess.Popen(command, process_group=0, stdin=subprocess.DEVNULL)
@@ -90,7 +90,7 @@ def _ended(folder: Path, secret_files: list[str], code: int) -> int:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ask the driver to end, and kill it if it takes too long."""
+    """Send SIGTERM to the driver, and kill it if it does not end in time."""
     _signal_group(child.pid, signal.SIGTERM)
     # By hand, although `ckpt_stream` has a `Deadline`: this script imports the standard library only.
     deadline = time.monotonic() + GRACE_SECONDS

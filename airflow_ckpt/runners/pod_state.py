@@ -1,4 +1,4 @@
-"""What the pod of a driver says about the driver: pure, out of the pod's status."""
+"""Derives the state of a driver from the status of its pod. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_ckpt.streams.driver_state import ENDED, RUNNING, UNKNOWN, WAITING, DriverState
 
-#: Long enough for Spark to close its transactions. Never 0: then Kubernetes forgets the pod while it may still run.
+#: Long enough for Spark to close its transactions. It must not be 0: Kubernetes would remove the pod while it may still run.
 GRACE_SECONDS = 10
 
 
@@ -16,11 +16,11 @@ def state_of(pod: Any, container_name: str) -> DriverState:
     status = pod.status
     container = _driver_container(pod, container_name)
     terminated = container and container.state and container.state.terminated
-    # Sidecars keep a pod Running after its driver has ended: the driver's container decides, then the pod.
+    # With sidecars, a pod stays Running after its driver has ended: so the driver's container decides first, then the pod.
     if terminated or status.phase in ("Succeeded", "Failed"):
         return _ended(status, terminated)
     if _is_overdue(pod.metadata):
-        # Its node may be gone, or only cut off: then the driver's heartbeat in the run record still moves.
+        # The node may be gone or only unreachable; if the driver is alive there, its heartbeat in the run record changes.
         since = pod.metadata.deletion_timestamp.isoformat(timespec="seconds")
         return DriverState(UNKNOWN, f"its deletion was due by {since}, and no node has confirmed its end")
     waiting = container and container.state and container.state.waiting
@@ -39,7 +39,7 @@ def _driver_container(pod: Any, name: str) -> Any:
 
 
 def _ended(status: Any, terminated: Any) -> DriverState:
-    """How the driver ended. A pod that Kubernetes ended (evicted, node shut down) failed, whatever its driver returned."""
+    """How the driver ended. If Kubernetes ended the pod (eviction, node shutdown), it failed, whatever its exit code."""
     was_evicted = status.phase == "Failed" and bool(status.reason)
     last = terminated or _failed_init_container(status)
     code = last.exit_code if last else 0 if status.phase == "Succeeded" else 1
@@ -54,9 +54,9 @@ def _ended(status: Any, terminated: Any) -> DriverState:
 
 
 def _is_overdue(metadata: Any) -> bool:
-    """Whether a pod was to be deleted and should be gone, its grace period twice over.
+    """Whether a pod that is being deleted still exists after twice its grace period.
 
-    Kubernetes writes the end of the grace period as the time of deletion; the second one is for clocks that differ.
+    Kubernetes writes the end of the grace period as the time of deletion; the second period allows for clocks that differ.
     """
     if metadata.deletion_timestamp is None:
         return False
@@ -66,13 +66,13 @@ def _is_overdue(metadata: Any) -> bool:
 
 
 def _failed_init_container(status: Any) -> Any:
-    """Why the driver never started, if an earlier container of its pod failed."""
+    """The failed init container that prevented the driver from starting, if there is one."""
     ended = (one.state.terminated for one in status.init_container_statuses or [] if one.state)
     return next((one for one in ended if one and one.exit_code), None)
 
 
 def _why_it_waits(status: Any) -> str:
-    """The first container that waits for something, or why there is no node for the pod."""
+    """Why the first waiting container waits, or why the pod has no node."""
     for one in [*(status.init_container_statuses or []), *(status.container_statuses or [])]:
         if one.state and one.state.waiting and one.state.waiting.reason != "PodInitializing":
             return ": ".join(word for word in (one.state.waiting.reason, one.state.waiting.message) if word)

@@ -1,4 +1,4 @@
-"""The files of a driver's folder: only their owner can read and write them."""
+"""Reads and writes the files of a driver's folder, which only their owner can read and write."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def folder_of(root: Path, token: str) -> Path:
-    """The folder of a driver. Other users may have written the token: only a plain name is accepted, never a path."""
+    """The folder of a driver. Only a plain name is accepted as token, never a path: another user may have written it."""
     if not _TOKEN.fullmatch(token):
         raise NotPrivate(
             f"{token!r} is not a driver's token: another program has written to the checkpoint's _ckpt folder."
@@ -31,21 +31,21 @@ def folder_of(root: Path, token: str) -> Path:
 
 @contextmanager
 def new_folder(root: Path, token: str) -> Iterator[Path]:
-    """A new folder for a launch, which only its owner can enter. It does not stay if the launch cannot be made."""
+    """Make a new folder for a launch, which only its owner can enter. If the launch fails, the folder is deleted."""
     folder = folder_of(root, token)
     folder.mkdir(mode=0o700)
     try:
         yield folder
     except BaseException:
-        # No driver will read the secrets, and no launcher will delete them.
+        # Without a driver, no launcher would delete the secrets.
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
 def read_private(folder: Path, name: str) -> str | None:
-    """The text of a file in a driver's folder; None without a file. Raises NotPrivate if another user could have written it."""
+    """Read a file in a driver's folder; None if there is no file. Raises NotPrivate if another user could have written it."""
     try:
-        # The folder is opened once, so that no other can be put in its place between the check and the reading.
+        # The folder is opened once, so that it cannot be exchanged between the check and the read.
         inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
@@ -68,7 +68,7 @@ def read_private(folder: Path, name: str) -> str | None:
 
 
 def refuse_shared_folder(folder: Path) -> None:
-    """Raise NotPrivate if another user could put something into the folder."""
+    """Raise NotPrivate if another user could create files in the folder."""
     _refuse_open_to(stat.S_IWGRP | stat.S_IWOTH, "go-w", folder.stat(), folder)
 
 
@@ -83,18 +83,18 @@ def _refuse_open_to(others: int, helps: str, about: os.stat_result, path: Path) 
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a new file that only its owner can read, from its creation on."""
+    """Create a file that only its owner can read, from the moment of its creation."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
 
 
 def write_secrets(folder: Path, kafka: Mapping[str, Any]) -> list[str]:
-    """Write the secret Kafka settings as a properties file for spark-submit; without secrets no file."""
+    """Write the secret Kafka settings into a properties file for spark-submit; without secrets there is no file."""
     secrets = {name: value for name, value in kafka.items() if is_secret(name)}
     if not secrets:
         return []
     path = folder / SECRETS_FILE
-    # In a properties file the backslash is the escape character.
+    # The backslash is the escape character of properties files.
     value = json.dumps(secrets).replace("\\", "\\\\")
     write_private(path, f"{SECRETS_PROPERTY}={value}\n")
     return [str(path)]

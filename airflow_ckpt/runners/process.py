@@ -1,6 +1,6 @@
 """Runs drivers as processes of this machine: for local masters and for clusters in client mode.
 
-The driver is detached: it runs on when the Airflow task or its worker ends or restarts. It is found by process id, start time
+The driver is detached: it continues when the Airflow task or its worker ends or restarts. It is found by process id, start time
 and token; its exit status is kept in a file.
 """
 
@@ -38,9 +38,9 @@ GONE_SECONDS = 10.0
 class ProcessRunner:
     """Drivers on this machine, one folder each below `root`.
 
-    Handles are stored beside the checkpoint, where other users may write. So the runner uses only a handle's token, and takes
-    the machine, the processes and the files from the driver's own folder. A runner with a `checkpoint` refuses the drivers of
-    other checkpoints.
+    Handles are stored beside the checkpoint, where other users may write. So the runner uses only a handle's token, and reads the
+    machine, the processes and the files from the driver's own folder. A runner with a `checkpoint` refuses the drivers of other
+    checkpoints.
     """
 
     kind = "process"
@@ -76,7 +76,7 @@ class ProcessRunner:
         if not deadline.wait_for(lambda: note_file.exists() or process.poll() is not None, 0.02):
             process.kill()
             process.wait()
-        # A launcher that has ended may have written its note before. Without a note there is no driver.
+        # A launcher that has ended may have written driver.json before. Without this file there is no driver.
         note = _read(note_file)
         if note is None:
             for name in launch.secret_files:
@@ -85,7 +85,7 @@ class ProcessRunner:
         return self._handle(token, folder, note)
 
     def find(self, token: str) -> Handle | None:
-        """The driver with this token, if its folder can be read from here; machines may share folders."""
+        """The driver with this token, if this machine can read its folder; machines may share folders."""
         folder = self._folder(token)
         note = self._note(token)
         return self._handle(token, folder, note) if note is not None else None
@@ -101,7 +101,7 @@ class ProcessRunner:
         return folder
 
     def _note(self, token: str, name: str = DRIVER_NOTE) -> dict[str, Any] | None:
-        """One of the notes in the driver's folder: on its processes, its machine or its end."""
+        """Read one of the JSON files in the driver's folder: its processes, its machine or its end."""
         text = read_private(self._folder(token), name)
         value: dict[str, Any] | None = json.loads(text) if text else None
         return value
@@ -135,7 +135,7 @@ class ProcessRunner:
             return DriverState(UNKNOWN, f"the machine of the driver is unknown: {folder} has no host.json", url=log)
         if place.get("host") != socket.gethostname():
             return DriverState(
-                UNKNOWN, f"it runs on {place.get('host')}, whose processes cannot be seen from here", url=log
+                UNKNOWN, f"it runs on {place.get('host')}, whose processes cannot be seen from this machine", url=log
             )
         if place.get("boot") != boot_id():
             if work_folders.is_other_container(place.get("boot")):
@@ -146,7 +146,7 @@ class ProcessRunner:
     def _look_here(self, handle: Handle, folder: Path, log: str) -> DriverState:
         if self._pids(handle):
             return DriverState(RUNNING, f"process {handle.id}", url=log)
-        # The launcher deletes the secrets at the driver's end. It may have been killed before.
+        # The launcher deletes the secrets at the driver's end, unless it was killed before.
         (folder / SECRETS_FILE).unlink(missing_ok=True)
         ended = self._note(handle.token, EXIT_NOTE)
         if ended is not None:
@@ -159,12 +159,12 @@ class ProcessRunner:
         return work_folders.running_processes(self._note(handle.token) or {})
 
     def kill(self, handle: Handle, *, wait: float = 30.0) -> DriverState:
-        """Ask the launcher to end the driver; kill the processes that still run after the wait."""
+        """Send SIGTERM to the launcher, which ends the driver; kill the processes that still run after the wait."""
         state = self.look(handle)
         if state.state == UNKNOWN:
             raise RunnerError(
-                f"The driver cannot be ended from here: {state.detail}. Stop it with a stop request "
-                "(`airflow-ckpt stop <checkpoint>`), or run this on that machine."
+                f"The driver cannot be ended from this machine: {state.detail}. Stop it with a stop request "
+                "(`airflow-ckpt stop <checkpoint>`), or run this on its machine."
             )
         self._signal(handle, signal.SIGTERM)
         if wait and not Deadline.after(wait).wait_for(lambda: not self._pids(handle)):
@@ -191,7 +191,7 @@ class ProcessRunner:
     def _tail(self, folder: Path, lines: int) -> str:
         path, text = folder / DRIVER_LOG, ""
         try:
-            # The launcher moves a log that is too long aside; just after that the newest part is short.
+            # The launcher moves a log that is too long to a second file; just after that the log is short.
             for part in (path, path.with_name(f"{DRIVER_LOG}.1")):
                 if text.count("\n") < lines and (part is path or part.exists()):
                     text = _end_of(part, lines * 400) + text

@@ -1,4 +1,4 @@
-"""YARN's ResourceManager over HTTP: requests go to the active one of a cluster, and each failure names what helps."""
+"""Requests to YARN's ResourceManager: they go to the active ResourceManager of a cluster, and an error says what helps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import requests
 
 from airflow_ckpt.exceptions import RunnerError
 
-# A cluster has two or three ResourceManagers; more names than this are a circle.
+# A cluster has two or three ResourceManagers; more redirects than this are a loop.
 _MOST_MANAGERS = 8
 
 
@@ -24,19 +24,19 @@ class ResourceManagers:
         if wrong or not self._urls:
             raise RunnerError(f"rm_url is {addresses!r}; it must look like http://resourcemanager:8088")
         self._auth = auth
-        #: The user to act as on a cluster without Kerberos, which checks no user.
+        #: The user name for a cluster without Kerberos, which does not check it.
         self._user = user
         self._timeout = timeout
 
     @property
     def url(self) -> str:
-        """The ResourceManager that answered last; before that, the first one."""
+        """The ResourceManager that answered last; before any answer, the first address."""
         return self._urls[0]
 
     def request(
         self, method: str, path: str, *, params: Mapping[str, str] | None = None, json: Any = None
     ) -> requests.Response:
-        """The answer of the active ResourceManager, of any status below 500. Raises RunnerError if none answers."""
+        """The answer of the active ResourceManager, with any status below 500. Raises RunnerError if none of them answers."""
         left, asked, problems = deque(self._urls), set[str](), list[str]()
         while left and len(asked) < _MOST_MANAGERS:
             base = left.popleft()
@@ -55,7 +55,7 @@ class ResourceManagers:
             elif is_redirect or answer.status_code >= 500:
                 problems.append(complaint(answer))
             else:
-                # Send the next request to this one first: another one may be down, and cost a time-out.
+                # Send the next request to this ResourceManager first: another one may be down, and would cost a timeout.
                 self._urls = (base, *(url for url in self._urls if url != base))
                 return answer
         raise RunnerError("no ResourceManager answers: " + "; ".join(problems))
@@ -69,13 +69,13 @@ class ResourceManagers:
             auth=self._auth,
             timeout=self._timeout,
             headers={"Accept": "application/json"},
-            # Redirects are followed above: requests itself would drop the credentials on the way to another host.
+            # The method above follows redirects, because the requests library drops the credentials on the way to another host.
             allow_redirects=False,
         )
 
 
 def is_not_found(answer: requests.Response) -> bool:
-    """Whether the ResourceManager knows no such application. A 404 of another web server is no such answer."""
+    """Whether the ResourceManager answers that there is no such application. A 404 of another web server does not count."""
     return answer.status_code == 404 and "NotFoundException" in answer.text
 
 
@@ -101,7 +101,7 @@ def complaint(answer: requests.Response) -> str:
             "a valid ticket (`klist`, `kinit`); without Kerberos, pass `user`: the user who submitted, or an administrator"
         )
     if answer.status_code == 404:
-        return f"{text}, but not as a ResourceManager does: is that its address?"
+        return f"{text}, but not like a ResourceManager: check its address"
     if 300 <= answer.status_code < 400:
         return (
             f"{text} with a redirect to {answer.headers.get('Location') or 'no address: no ResourceManager is active'}"
@@ -110,7 +110,7 @@ def complaint(answer: requests.Response) -> str:
 
 
 def _redirected_to(answer: requests.Response, path: str) -> tuple[str, bool]:
-    """The ResourceManager that a standby names, and whether the answer is a redirect at all (maybe to a login page)."""
+    """The ResourceManager to which a standby redirects, and whether the answer is a redirect at all (maybe to a login page)."""
     refresh = answer.headers.get("Refresh", "")
     is_redirect = 300 <= answer.status_code < 400 or bool(refresh)
     target = urlsplit(answer.headers.get("Location") or refresh.partition("url=")[2].strip())

@@ -31,7 +31,7 @@ def start_driver(
     timeout: float = SUBMIT_TIMEOUT_SECONDS,
     settle: float = LATE_REQUEST_SECONDS,
 ) -> Handle:
-    """Submit a driver in cluster mode. The cluster is asked for it: output and exit code of spark-submit prove nothing."""
+    """Submit a driver in cluster mode, and ask the cluster for it: output and exit code of spark-submit prove nothing."""
     code, tail = run_submit(launch, timeout)
     ended = f"ended with exit code {code}" if code is not None else f"was killed: it had not ended after {timeout:g} s"
     report = f"spark-submit {ended}. The end of {launch.folder / SUBMIT_LOG}:\n{tail}"
@@ -42,14 +42,15 @@ def start_driver(
         raise RunnerError(f"it is unknown whether there is a driver with token {token}: {failure}\n{report}")
     if code == 0:
         raise RunnerError(
-            f"spark-submit exited 0, but no driver has token {token} on the cluster that was asked; it may run elsewhere: "
-            f"compare the cluster (and namespace) of spark-submit with ours, and look for --deploy-mode cluster\n{report}"
+            f"spark-submit exited 0, but no driver has token {token} on the cluster of the Spark connection; it may run "
+            "elsewhere: compare the cluster (and namespace) of spark-submit with those of the connection, and look for "
+            f"--deploy-mode cluster\n{report}"
         )
     raise SubmitFailed(f"no driver was started: {report}")
 
 
 def run_submit(launch: Launch, timeout: float) -> tuple[int | None, str]:
-    """Run spark-submit until it ends: its exit code (None: it took too long and was killed) and the end of its output."""
+    """Run spark-submit until it ends; returns its exit code (None: it took too long and was killed) and the end of its output."""
     log = launch.folder / SUBMIT_LOG
     prune(launch.folder.parent)
     try:
@@ -59,7 +60,7 @@ def run_submit(launch: Launch, timeout: float) -> tuple[int | None, str]:
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            # Also when Airflow interrupts this wait: no process would be left to delete the secrets after spark-submit.
+            # Also when Airflow interrupts this wait, because no other process deletes the secrets after spark-submit.
             _end(process)
     finally:
         for file in launch.secret_files:
@@ -69,7 +70,7 @@ def run_submit(launch: Launch, timeout: float) -> tuple[int | None, str]:
 
 def _start(launch: Launch, log: Path) -> subprocess.Popen[bytes]:
     launch.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Only for the owner: a user's application and Spark may print secrets.
+    # Only the owner may read the log: a user's application and Spark may print secrets.
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         os.fchmod(descriptor, 0o600)
@@ -90,7 +91,7 @@ def _start(launch: Launch, log: Path) -> subprocess.Popen[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process and its children if it still runs; children may ignore SIGTERM even if it does not."""
+    """End the process, if it still runs, and its children, which may ignore SIGTERM even if the process does not."""
     if process.poll() is not None:
         return
     for sig in (signal.SIGTERM, signal.SIGKILL):
@@ -109,7 +110,7 @@ def _tail(log: Path) -> str:
 def _find_within(
     seconds: float, token: str, find: Callable[[str], Handle | None], *, once: bool
 ) -> tuple[Handle | None, RunnerError | None]:
-    """The driver, or why it is unknown whether there is one. With `once`, the first answer of the cluster is final."""
+    """The driver, or the reason that it is unknown whether there is one. With `once`, the cluster's first answer is final."""
     deadline = Deadline.after(seconds)
     while True:
         failure: RunnerError | None = None

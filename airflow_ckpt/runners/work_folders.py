@@ -1,4 +1,4 @@
-"""The folders of runs on this machine: each start deletes old ones, but never one whose driver may still run."""
+"""The folders of runs on this machine. Each start deletes old folders, except those whose driver may still run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ckpt_stream.machine.process_identity import boot_id, process_started
 
 log = logging.getLogger(__name__)
 
-#: So many for each stream, and for the jobs beside it: they hold up to 64 MB of a driver's log each. `airflow-ckpt resume`
-#: starts the newest one again.
+#: How many folders are kept for each stream, and for the jobs beside it; each holds up to 64 MB of a driver's log.
+#: `airflow-ckpt resume` starts the newest launch again.
 KEEP_FOLDERS = 10
 #: A folder without driver.json belongs to a spark-submit, which ends within minutes.
 SUBMIT_SECONDS = 3600.0
@@ -26,17 +26,17 @@ HOST = "host.json"
 
 
 def note_host(folder: Path) -> None:
-    """Write the machine of the processes that this folder will name: other machines may share the folder."""
+    """Write down the machine on which the processes of this folder run, because other machines may share the folder."""
     (folder / HOST).write_text(json.dumps({"host": socket.gethostname(), "boot": boot_id()}))
 
 
 def is_other_container(boot: object) -> bool:
-    """Whether a process runs on this machine since its last boot, in a container whose processes cannot be seen from here."""
+    """Whether a process was started since this machine's boot, but in a container whose processes are not visible here."""
     return boot != boot_id() and str(boot).split()[:1] == boot_id().split()[:1]
 
 
 def running_processes(note: Mapping[str, Any]) -> dict[str, int]:
-    """The processes of launcher and driver that are running, by the launcher's note, on the machine where it was written."""
+    """The running processes of launcher and driver, from the launcher's file; only on the machine where it was written."""
     known = {"launcher": ("pid", "started"), "driver": ("child", "child_started")}
     noted = {who: (int(note.get(pid) or 0), note.get(started)) for who, (pid, started) in known.items()}
     return {

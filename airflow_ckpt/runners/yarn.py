@@ -1,4 +1,4 @@
-"""Drivers on YARN, started in cluster mode, observed and ended through the ResourceManager's REST API."""
+"""Runs drivers on YARN: starts them in cluster mode, observes and ends them through the ResourceManager's REST API."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _STATES = {
     "FAILED": ENDED,
     "KILLED": ENDED,
 }
-#: Becomes part of a URL, and is noted where other users may write.
+#: The id becomes part of a URL, and comes from a file that other users may be able to write.
 _APPLICATION_ID = re.compile(r"application_\d+_\d+")
 
 
 class YarnRunner:
-    """Runs drivers on YARN. `rm_url` is the ResourceManager's web address; several, with commas between, are one cluster."""
+    """Runs drivers on YARN. `rm_url` has the web addresses of the cluster's ResourceManagers, separated by commas."""
 
     kind = "yarn"
 
@@ -67,7 +67,7 @@ class YarnRunner:
         answer = self._managers.request("GET", APPS, params={"applicationTags": _tag(token)})
         apps = (body_of(answer).get("apps") or {}).get("app") or []
         ours = [app for app in apps if _tag(token) in _tags(app, otherwise=_tag(token))]
-        # Each spark-submit has its own token. Should two applications have one, the one that lives counts.
+        # Each spark-submit has its own token. If two applications have the same token, the application that is alive counts.
         ours.sort(key=lambda app: (_STATES.get(app.get("state", "")) != ENDED, app.get("startedTime", 0)))
         return Handle(self.kind, str(ours[-1]["id"]), token) if ours else None
 
@@ -89,7 +89,7 @@ class YarnRunner:
                 f"{handle.id} was not killed: {complaint(answer)}. `yarn application -kill {handle.id}` does the same"
             )
         if wait <= 0:
-            return DriverState(RUNNING, "YARN accepted the kill; its end was not waited for")
+            return DriverState(RUNNING, "YARN accepted the kill; the application may still be ending")
         return look_until_ended(self, handle, deadline)
 
     def log_tail(self, handle: Handle, lines: int = 50) -> str:
@@ -108,7 +108,7 @@ class YarnRunner:
             except RunnerError as error:
                 if deadline.passed:
                     raise RunnerError(
-                        f"the kill of {handle.id} did not reach YARN, it may still run: {error}"
+                        f"the kill of {handle.id} did not reach YARN, so it may still run: {error}"
                     ) from error
                 time.sleep(POLL_SECONDS)
 
@@ -120,7 +120,7 @@ class YarnRunner:
         app = body_of(answer).get("app")
         if not isinstance(app, dict):
             raise RunnerError(f"{answer.url} answers without an application: {answer.text[:200]!r}")
-        # The id may have been noted by another user: only an application with the driver's own tag is its driver.
+        # Another user may have written the id: only an application with the driver's own tag is its driver.
         return app if _tag(handle.token) in _tags(app, otherwise=_tag(handle.token)) else None
 
     def _state(self, app: Mapping[str, Any]) -> DriverState:
@@ -147,14 +147,14 @@ class YarnRunner:
 
 
 def _tag(token: str) -> str:
-    # YARN stores tags in lower case, and compares them with the text of a request as it is.
+    # YARN stores tags in lower case, but does not change the tags in a request before it compares them.
     return f"ckpt-{token}".lower()
 
 
 def _tags(app: Mapping[str, Any], otherwise: str) -> list[str]:
-    """An application's tags. A ResourceManager that hides them has still chosen by them."""
+    """An application's tags. If the ResourceManager hides them, it has still used them to select the application."""
     return str(app.get("applicationTags") or otherwise).lower().split(",")
 
 
 def _gone(handle: Handle) -> DriverState:
-    return DriverState(VANISHED, f"YARN knows no application {handle.id} (any more)")
+    return DriverState(VANISHED, f"YARN has no application {handle.id} (any more)")

@@ -1,11 +1,11 @@
-"""Waits until a stream has made progress, and fails at once when the stream is broken or has ended."""
+"""Waits until a stream has made progress, and fails at once if the stream is broken or has ended."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument
 from airflow_ckpt.operators.base import StreamOperator
 from airflow_ckpt.operators.steps import Done, Event, Step, Wait
 from airflow_ckpt.streams.goal import REACHED
@@ -16,7 +16,7 @@ from airflow_ckpt.supervision.control import StreamControl
 class CheckpointProgressSensor(StreamOperator):
     """Wait for progress of a stream's checkpoint. Several conditions must hold at the same time.
 
-    The sensor fails at once when the stream is FAILED, LOST or STALLED, or ends before the conditions hold.
+    The sensor fails at once if the stream is FAILED, LOST or STALLED, or ends before the conditions hold.
 
     :param batches: the current run has committed so many batches
     :param batch: the batch with this number is committed
@@ -39,7 +39,7 @@ class CheckpointProgressSensor(StreamOperator):
     ) -> None:
         super().__init__(**kwargs)
         if batches is batch is max_lag is None and not offsets and not drained:
-            raise CkptError("CheckpointProgressSensor needs one of batches, batch, offsets, max_lag, drained.")
+            raise BadArgument("CheckpointProgressSensor needs one of batches, batch, offsets, max_lag, drained.")
         self.batches, self.batch, self.offsets = batches, batch, offsets
         self.max_lag, self.drained = max_lag, drained
 
@@ -47,7 +47,7 @@ class CheckpointProgressSensor(StreamOperator):
 
     def begin(self, context: Any, control: StreamControl) -> Step:
         if is_template(self.batches):
-            raise CkptError(f"batches={self.batches!r} was not rendered.")
+            raise BadArgument(f"batches={self.batches!r} was not rendered.")
         goal = self.goal(
             batches=None if self.batches is None else int(self.batches),
             batch=self.batch,

@@ -1,1 +1,1 @@
-"""The stream as Airflow sees it: its declaration, its status, when it may be restarted, and whether that is safe."""
+"""The stream in Airflow: its declaration, its status, its restart strategy, and the findings that prevent a start. Pure."""

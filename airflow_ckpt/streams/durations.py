@@ -1,11 +1,11 @@
-"""Lengths of time as people write them: a timedelta, seconds, or "5 seconds"."""
+"""Durations as users write them: a timedelta, seconds, or "5 seconds"."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument
 
 Duration = timedelta | float | int | str
 
@@ -19,16 +19,16 @@ _UNITS = {
 _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
 
 
-def to_timedelta(value: Duration, what: str) -> timedelta:
-    """The length of time that a user wrote; raises CkptError, with how to write it, for anything else."""
+def to_timedelta(value: Duration, what: str, error: type[BadArgument] = BadArgument) -> timedelta:
+    """The duration that a user wrote; for any other value raises `error`, which says how to write a duration."""
     try:
         found = _parsed(value)
-    except (ValueError, OverflowError) as e:  # timedelta's own: not a number, or too large
-        raise CkptError(f"{what}={value!r} is not a length of time: {e}.") from e
+    except (ValueError, OverflowError) as e:  # timedelta refuses it: not a number, or too large
+        raise error(f"{what}={value!r} is not a duration: {e}.") from e
     if found is None:
-        raise CkptError(f'{what}={value!r} is not a length of time. Write timedelta(seconds=5) or "5 seconds".')
+        raise error(f'{what}={value!r} is not a duration. Write timedelta(seconds=5) or "5 seconds".')
     if found < timedelta(0):
-        raise CkptError(f"{what}={value!r} is negative.")
+        raise error(f"{what}={value!r} is negative.")
     return found
 
 
@@ -45,7 +45,7 @@ def _parsed(value: Duration) -> timedelta | None:
 
 
 def in_words(seconds: float | None) -> str:
-    """For readers of logs and tables: `12 s`, `3 min 20 s`, `5 h 2 min`, `4 d 1 h`."""
+    """A duration for logs and tables: `12 s`, `3 min 20 s`, `5 h 2 min`, `4 d 1 h`."""
     if seconds is None:
         return "unknown"
     whole = round(seconds)

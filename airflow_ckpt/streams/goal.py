@@ -1,4 +1,4 @@
-"""What a task or a user waits for a stream to reach, and whether it has reached it. Pure."""
+"""The goal of a wait: the conditions that a task or a user waits for, and whether a stream meets them. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument, OtherVersion
 from airflow_ckpt.streams.durations import in_words
 from airflow_ckpt.streams.status import BROKEN, ENDED_WELL, FINISHED, IDLE, NEW, RUNNING, StreamStatus
 
@@ -16,7 +16,7 @@ REACHED, OUT_OF_REACH, TIMEOUT, NOT_YET = "reached", "failed", "timeout", "waiti
 
 @dataclass(frozen=True)
 class Outcome:
-    """The answer to one look at the stream."""
+    """The result of one check of the stream."""
 
     outcome: str
     reason: str
@@ -24,29 +24,30 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Goal:
-    """Everything named must hold at the same time. JSON through `as_dict`, so that a trigger can carry it."""
+    """The conditions of a wait. All conditions that are set must hold at the same time. Stored as JSON in a trigger."""
 
-    #: The run record says RUNNING.
+    #: The run record has the state RUNNING.
     started: bool = False
-    #: So many batches were committed by the current run.
+    #: The current run has committed so many batches.
     batches: int | None = None
     #: This batch, by number, is committed.
     batch: int | None = None
-    #: A batch after this one is committed, or no input waits.
+    #: A batch after this batch is committed, or no input is waiting.
     after_batch: int | None = None
     #: These offsets are committed: {topic: {partition: offset}}.
     offsets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    #: At most so many records wait.
+    #: At most so many records are unread.
     max_lag: int | None = None
-    #: No input waits and none is in doubt; or everything before `ends` is committed, since on a busy topic some always waits.
+    #: No input is waiting and no batch is in doubt; or everything before `ends` is committed, because a busy topic always has
+    #: unread input.
     drained: bool = False
     #: Where the input ended when the wait began: {topic: {partition: offset}}.
     ends: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    #: The run has ended well.
+    #: The run has ended without an error.
     ended: bool = False
     #: Never satisfied by the stream's state; ends at `until` or `deadline`.
     never: bool = False
-    #: At this moment the goal is reached, in any state of the stream.
+    #: The goal is reached at this moment, whatever the state of the stream.
     until: str | None = None
     #: After this moment the wait has timed out.
     deadline: str | None = None
@@ -56,9 +57,9 @@ class Goal:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Goal:
-        """The goal that was stored. A field that is unknown here is a condition that could not be waited for: an error."""
+        """Read a stored goal. An unknown field raises an error, because this version could not wait for that condition."""
         if unknown := sorted(set(value) - {f.name for f in fields(cls)}):
-            raise CkptError(
+            raise OtherVersion(
                 f"The goal has no field {', '.join(unknown)}: it was stored by another version of airflow-ckpt. "
                 "Clear the task, so that it waits for a goal of this version; or install the version that stored it."
             )
@@ -68,7 +69,7 @@ class Goal:
         for name in ("batches", "batch", "max_lag"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-                raise CkptError(f"{name}={value!r} must be a whole number of at least 0.")
+                raise BadArgument(f"{name}={value!r} must be a whole number of at least 0.")
 
     @property
     def condition(self) -> str:
@@ -94,7 +95,7 @@ class Goal:
         return " and ".join(words) or "its end"
 
     def judge(self, status: StreamStatus, now: datetime) -> Outcome:
-        """Reached, failed with the reason, timed out, or still waiting."""
+        """Whether the goal is reached, out of reach (with the reason), timed out, or still waited for."""
         if self._holds(status):
             return Outcome(REACHED, status.line())
         if status.state in BROKEN:
@@ -104,7 +105,7 @@ class Goal:
         if status.state == NEW:
             return Outcome(OUT_OF_REACH, f"{status.stream} was never started")
         if self.until is not None and now >= datetime.fromisoformat(self.until):
-            return Outcome(REACHED, f"the time is over: {status.line()}")
+            return Outcome(REACHED, f"the end of the wait is reached: {status.line()}")
         if self.deadline is not None and now >= datetime.fromisoformat(self.deadline):
             return Outcome(TIMEOUT, f"{self.condition} was not reached in time: {status.line()}")
         return Outcome(NOT_YET, status.line())
@@ -144,7 +145,7 @@ def _has(status: StreamStatus, offsets: Mapping[str, Mapping[str, int]]) -> bool
 
 
 def waiting_line(outcome: Outcome, goal: Goal, now: datetime) -> str:
-    """A progress line: how the stream is, and what is waited for."""
+    """A progress line: the state of the stream, and the goal."""
     left = ""
     if goal.deadline:
         left = f", {in_words(max(0.0, (datetime.fromisoformat(goal.deadline) - now).total_seconds()))} left"

@@ -1,4 +1,4 @@
-"""What was seen of a stream in one look: what its status and preflight are derived from."""
+"""The observation of a stream: everything that was read of it at one time. Status and preflight are derived from it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ckpt_stream.protocol.topic_ends import TopicEnds
 
 @dataclass(frozen=True)
 class PartitionLag:
-    """What waits in one source partition."""
+    """The unread records of one source partition."""
 
     topic: str
     partition: int
     committed: int | None
     end: int
     records: int | None
-    #: Age of the oldest record that waits; 0 when none does, None when it was not asked for or is unknown.
+    #: Age of the oldest unread record; 0 if there is none, None if it was not asked for or is unknown.
     seconds: float | None = None
 
 
@@ -32,11 +32,11 @@ class SourcePosition:
     """How far a stream has read its source: its checkpoint, and where the source's topics begin and end."""
 
     checkpoint: CheckpointReport | None = None
-    #: Why the checkpoint could not be read for a start.
+    #: The error because of which the checkpoint could not be read for a start.
     checkpoint_error: OSError | None = None
-    #: The topics that there are, and those that are declared and missing (None). None: Kafka was not asked, or gave no answer.
+    #: The existing topics, and the declared topics that are missing (None). None: Kafka was not asked, or did not answer.
     topics: Mapping[str, TopicEnds | None] | None = None
-    #: When the oldest unread record of a partition was written (seconds since the epoch). None: not asked.
+    #: When the oldest unread record of a partition was written (seconds since the epoch). None: it was not asked for.
     unread_since: Mapping[tuple[str, int], float] | None = None
     #: None: unknown, like `topics`.
     lag: tuple[PartitionLag, ...] | None = None
@@ -45,15 +45,15 @@ class SourcePosition:
 
 @dataclass(frozen=True)
 class Observation:
-    """Everything that was seen of a stream in one look; run, intent and driver are those of the current driver."""
+    """Everything that was read of a stream at one time; run, intent and driver are those of the current driver."""
 
     now: datetime
     intent: SubmitIntent | None = None
     run: RunRecord | None = None
-    #: None: no runner knows a driver (it was started by hand, or never).
+    #: None: no runner has a driver (it was started by hand, or never).
     driver: DriverState | None = None
     #: Whether the run's process lives, if it is on the machine that looked; None: that machine cannot see it.
     process_lives: bool | None = None
     position: SourcePosition = field(default_factory=SourcePosition)
-    #: The newest stop request beside the checkpoint, whichever run it was meant for.
+    #: The newest stop request beside the checkpoint, for whichever run it was made.
     stop: Mapping[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""Preflight: is it safe to start or resume this stream now? A finding names the problem, the risk, and what helps."""
+"""Preflight: checks whether it is safe to start or resume a stream now. A finding names the problem, the risk, and what helps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError, PreflightRefused
+from airflow_ckpt.exceptions import BadArgument, PreflightRefused
 from airflow_ckpt.streams.durations import in_words, to_timedelta
 from airflow_ckpt.streams.observation import SourcePosition
 from airflow_ckpt.streams.status import HEALTHY, STALLED, StreamStatus
@@ -24,7 +24,7 @@ PREFLIGHT_KINDS = (
     TRANSACTION_TIMEOUT, HEAD_TRIMMED, TOPICS_GONE,
 )  # fmt: skip
 SourceTopics = Mapping[str, TopicEnds | None]
-#: Less time than this until retention passes the checkpoint is worth a warning.
+#: A warning is given if retention will delete unread records within this time.
 SOON_SECONDS = 24 * 3600.0
 SOON_PART = 0.25
 
@@ -39,9 +39,9 @@ class PreflightFinding:
     helps: str
     #: True: the start is refused unless this kind is allowed by name.
     unsafe: bool = True
-    #: True: it may disappear without an action of a user, as when brokers are restarted.
+    #: True: the finding may disappear without a user's action, as when brokers are restarted.
     temporary: bool = False
-    #: What the source has lost: if a user allows this finding, the run passes over exactly this.
+    #: The ranges that the source has lost: if a user allows this finding, the run skips exactly these.
     lost: tuple[LostRange, ...] = ()
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class PreflightFinding:
 
 @dataclass(frozen=True)
 class StartConditions:
-    """What a start depends on, as it was found."""
+    """Everything that was read for the decision about a start."""
 
     status: StreamStatus
     position: SourcePosition
@@ -62,13 +62,13 @@ class StartConditions:
     #: Topics besides the source that must exist: sink, dead-letter.
     missing_topics: Sequence[str] = ()
     retention_ms: Mapping[str, int | None] = field(default_factory=dict)
-    #: What the driver would refuse because of ledger and checkpoint.
+    #: The refusal that the driver would raise because of ledger and checkpoint.
     ledger_refusal: StreamError | None = None
     transaction_max_ms: int | None = None
 
 
 def check(stream: Stream, start: StartConditions) -> list[PreflightFinding]:
-    """All findings, the unsafe ones first."""
+    """All findings, the unsafe findings first."""
     found = [*_driver(stream, start), *_reachable(stream, start)]
     if (topics := start.position.topics) is not None:
         found += [
@@ -83,7 +83,7 @@ def check(stream: Stream, start: StartConditions) -> list[PreflightFinding]:
 def refuse_unsafe_start(stream: Stream, findings: Sequence[PreflightFinding], allow: Sequence[str]) -> None:
     """Raise PreflightRefused for unsafe findings that are not allowed by name."""
     if unknown := sorted(set(allow) - set(PREFLIGHT_KINDS)):
-        raise CkptError(f"allow={unknown} names no finding of preflight; they are: {', '.join(PREFLIGHT_KINDS)}.")
+        raise BadArgument(f"allow={unknown} names no finding of preflight; they are: {', '.join(PREFLIGHT_KINDS)}.")
     if refused := [f for f in findings if f.unsafe and f.kind not in allow]:
         raise PreflightRefused(stream.name, refused)
 
@@ -104,7 +104,7 @@ def _reachable(stream: Stream, start: StartConditions) -> Iterator[PreflightFind
         yield PreflightFinding(
             CHECKPOINT,
             f"The checkpoint {stream.checkpoint} cannot be read: {error}.",
-            "It is unknown where the stream stands.",
+            "The position of the stream is unknown.",
             "check path, credentials and network of the checkpoint; `airflow-ckpt inspect` shows more.",
             temporary=True,
         )
@@ -136,7 +136,7 @@ def _topics(stream: Stream, start: StartConditions, topics: SourceTopics) -> Ite
 
 def _source(start: StartConditions, topics: SourceTopics) -> Iterator[PreflightFinding]:
     position = start.position.checkpoint.position if start.position.checkpoint else {}
-    if not position or not topics:  # that there is no topic is a finding of its own
+    if not position or not topics:  # a missing topic has its own finding
         return
     there = {topic: ends for topic, ends in topics.items() if ends is not None}
     lost = find_lost(position, {topic: ends.earliest for topic, ends in there.items()})
@@ -155,9 +155,9 @@ def _topic_gone(topic: str, lost: Sequence[LostRange]) -> PreflightFinding:
     ends = ", ".join(f"{one.partition} at {one.start}" for one in lost)
     return PreflightFinding(
         TOPICS_GONE,
-        f"The checkpoint goes on in the topic {topic} (partition {ends}), and the source has no such topic any more.",
-        "What was written to it after that is lost unread, and Spark would fail every run because of it.",
-        "find out who deleted it, or correct the stream's source; or go on without it by allowing this finding.",
+        f"The checkpoint continues in the topic {topic} (partition {ends}), but the source no longer has this topic.",
+        "The records that were written to it after that are lost unread, and Spark would fail every run.",
+        "find out who deleted it, or correct the stream's source; or continue without it by allowing this finding.",
         lost=tuple(lost),
     )
 
@@ -170,7 +170,7 @@ def _partitions(
             PARTITIONS_GONE,
             f"{topic} has no partition {', '.join(str(one.partition) for one in gone)} any more; the checkpoint has read "
             "from it.",
-            "The topic was deleted and made again: offsets in the checkpoint point to records that are not there.",
+            "The topic was deleted and created again: offsets in the checkpoint point to records that do not exist.",
             "find out who did it; start over with a new checkpoint and sink_id.",
             lost=tuple(gone),
         )
@@ -179,7 +179,7 @@ def _partitions(
             PARTITIONS_ADDED,
             f"{topic} has new partitions: {', '.join(map(str, added))}.",
             "They are read from their beginning; a key may have moved to another partition.",
-            "nothing, if that was planned.",
+            "do nothing, if that was planned; otherwise find out why they were added.",
             unsafe=False,
         )
     for one in lost:
@@ -189,7 +189,7 @@ def _partitions(
         if str(one.partition) in known:
             yield PreflightFinding(
                 DATA_LOST,
-                f"{where}: the checkpoint goes on at offset {one.start}, the topic begins at {one.end}.",
+                f"{where}: the checkpoint continues at offset {one.start}, but the topic begins at {one.end}.",
                 f"{count} offsets ({one.start} to {one.end - 1}) were deleted before they were read: their records are lost.",
                 "put them back from elsewhere and start over; or accept the loss by allowing this finding.",
                 lost=(one,),
@@ -198,26 +198,26 @@ def _partitions(
             yield PreflightFinding(
                 HEAD_TRIMMED,
                 f"{where} is new to the stream, and begins at offset {one.end}.",
-                f"{count} offsets (0 to {one.end - 1}) were deleted before the stream knew of it, and Spark would fail every "
-                "run because of it.",
+                f"{count} offsets (0 to {one.end - 1}) were deleted before the stream read the partition, and Spark would fail "
+                "every run.",
                 "put them back from elsewhere; or read the partition from its first record by allowing this finding.",
                 lost=(one,),
             )
 
 
 def _soon(topic: str, partition: int, start: StartConditions) -> Iterator[PreflightFinding]:
-    """The time until retention passes the first unread record."""
+    """A warning if retention will soon delete the first unread record."""
     retention, since = start.retention_ms.get(topic), (start.position.unread_since or {}).get((topic, partition))
     if retention is None or retention < 0 or since is None:
         return
     left = since + retention / 1000 - start.now
-    # Where records are kept for a few hours only, a record that has just come is in no danger.
+    # If records are kept for a few hours only, a new record is not in danger yet.
     if left < min(SOON_SECONDS, retention / 1000 * SOON_PART):
         when = f"in {in_words(left)}" if left > 0 else "at any moment"
         yield PreflightFinding(
             DATA_SOON_LOST,
-            f"{topic}-{partition}: retention passes the first unread record {when}.",
-            "What is deleted before it is read is lost.",
+            f"{topic}-{partition}: retention deletes the first unread record {when}.",
+            "Records that are deleted before they are read are lost.",
             f"resume now; or raise retention.ms of {topic} first.",
             unsafe=False,
         )
@@ -243,6 +243,6 @@ def _ledger(start: StartConditions) -> Iterator[PreflightFinding]:
             LEDGER,
             str(refusal),
             "Ledger and checkpoint could not be compared.",
-            "see the message.",
+            "do what the message says, then try again.",
             temporary=refusal.restart_may_help,
         )

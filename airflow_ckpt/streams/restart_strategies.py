@@ -1,5 +1,5 @@
-"""Restart strategies with Flink's names and defaults: decided from the restart history alone, so that a budget survives
-Airflow's own restarts."""
+"""Restart strategies with Flink's names and defaults. They decide from the restart history alone, so a budget stays the same when
+Airflow restarts."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadStream
 from airflow_ckpt.streams.durations import in_words, to_timedelta
 
 
 @dataclass(frozen=True)
 class PastRestart:
-    """A restart that was made: when it was requested."""
+    """A restart that was made, with the time of its request."""
 
     time: datetime
 
 
 @dataclass(frozen=True)
 class RestartDecision:
-    """Whether a stream that failed may be restarted, and after which pause since its failure."""
+    """Whether a failed stream may be restarted, and after which pause since its failure."""
 
     allowed: bool
     delay: timedelta = timedelta(0)
-    #: In words, for the log: "restart 2 of 3, 10 s after the failure".
+    #: A text for the log: "restart 2 of 3, 10 s after the failure".
     reason: str = ""
-    #: Which of those that the strategy counts this restart would be, 1 for the first; None: it is not allowed.
+    #: The number of this restart, as the strategy counts: 1 for the first. None: the restart is not allowed.
     number: int | None = None
 
 
@@ -50,12 +50,14 @@ class RestartStrategy:
 
     def _durations(self, *names: str) -> None:
         for name in names:
-            object.__setattr__(self, name, to_timedelta(getattr(self, name), f"{type(self).__name__}({name})"))
+            object.__setattr__(
+                self, name, to_timedelta(getattr(self, name), f"{type(self).__name__}({name})", BadStream)
+            )
 
     def _whole(self, name: str, least: int) -> None:
         value = getattr(self, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise CkptError(f"{type(self).__name__}({name}={value!r}) must be a whole number of at least {least}.")
+            raise BadStream(f"{type(self).__name__}({name}={value!r}) must be a whole number of at least {least}.")
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class NoRestart(RestartStrategy):
 
 @dataclass(frozen=True)
 class FixedDelay(RestartStrategy):
-    """`fixed-delay`: so many restarts, each after the same pause; then the stream has failed for good."""
+    """`fixed-delay`: restart up to `attempts` times, each time after the same pause; then the stream has failed for good."""
 
     attempts: int = 1
     delay: timedelta = timedelta(seconds=1)
@@ -90,7 +92,7 @@ class FixedDelay(RestartStrategy):
 
 @dataclass(frozen=True)
 class FailureRate(RestartStrategy):
-    """`failure-rate`: restart as long as there are not more than so many failures within an interval."""
+    """`failure-rate`: restart as long as there are at most `max_failures_per_interval` failures within `interval`."""
 
     max_failures_per_interval: int = 1
     interval: timedelta = timedelta(minutes=1)
@@ -113,9 +115,9 @@ class FailureRate(RestartStrategy):
 
 @dataclass(frozen=True)
 class ExponentialDelay(RestartStrategy):
-    """`exponential-delay`: without a limit, each pause longer than the one before; a healthy time resets the pause.
+    """`exponential-delay`: restart after pauses that grow up to a limit; a healthy time resets the pause.
 
-    `attempts` limits the restarts between two healthy times; None: no limit, as in Flink.
+    `attempts` limits the number of restarts between two healthy times; None: no limit, as in Flink.
     """
 
     initial_backoff: timedelta = timedelta(seconds=1)
@@ -131,11 +133,11 @@ class ExponentialDelay(RestartStrategy):
         if self.attempts is not None:
             self._whole("attempts", 1)
         if self.multiplier < 1:
-            raise CkptError(f"ExponentialDelay(multiplier={self.multiplier!r}) must be at least 1.")
+            raise BadStream(f"ExponentialDelay(multiplier={self.multiplier!r}) must be at least 1.")
         if not 0 <= self.jitter <= 1:
-            raise CkptError(f"ExponentialDelay(jitter={self.jitter!r}) must be between 0 and 1.")
+            raise BadStream(f"ExponentialDelay(jitter={self.jitter!r}) must be between 0 and 1.")
         if self.max_backoff < self.initial_backoff:
-            raise CkptError("ExponentialDelay(max_backoff) must not be shorter than initial_backoff.")
+            raise BadStream("ExponentialDelay(max_backoff) must not be shorter than initial_backoff.")
 
     def decide(self, restarts: Sequence[PastRestart], failed_at: datetime) -> RestartDecision:
         used = self._since_healthy(restarts, failed_at)
@@ -162,7 +164,7 @@ class ExponentialDelay(RestartStrategy):
 
 
 def _spread(moment: datetime) -> float:
-    """A number from -1 to 1 that is the same whenever this failure is looked at, and another for the next one."""
+    """A number from -1 to 1, derived from the time of the failure: the same in every check of this failure."""
     digest = hashlib.sha256(moment.isoformat().encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**63 - 1
 
@@ -173,12 +175,12 @@ STRATEGIES: Mapping[str, type[RestartStrategy]] = {
 
 
 def strategy_from(value: Mapping[str, Any]) -> RestartStrategy:
-    """The strategy that `as_dict` described."""
+    """Make the strategy from the result of `as_dict`."""
     kind = STRATEGIES.get(str(value.get("type")))
     if kind is None:
-        raise CkptError(f"restart type {value.get('type')!r} is none of {', '.join(STRATEGIES)}.")
+        raise BadStream(f"restart type {value.get('type')!r} is none of {', '.join(STRATEGIES)}.")
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     given = {k: v for k, v in value.items() if k != "type"}
     if unknown := sorted(set(given) - set(known)):
-        raise CkptError(f"The {kind.type} strategy has no setting {', '.join(unknown)}; it has {', '.join(known)}.")
+        raise BadStream(f"The {kind.type} strategy has no setting {', '.join(unknown)}; it has {', '.join(known)}.")
     return kind(**given)

@@ -1,4 +1,4 @@
-"""The status of a stream: one of eight states, and what a user wants to know besides."""
+"""The status of a stream: one of eight states, with the numbers that a user needs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from airflow_ckpt.streams.observation import PartitionLag
 
 STARTING, RUNNING, IDLE, STALLED = "STARTING", "RUNNING", "IDLE", "STALLED"
 FAILED, LOST, STOPPED, FINISHED = "FAILED", "LOST", "STOPPED", "FINISHED"
-#: Not one of the eight: the stream was never started.
+#: In addition to the eight states: the stream was never started.
 NEW = "NEW"
 
 HEALTHY = (STARTING, RUNNING, IDLE)
-#: A resume restarts these.
+#: A resume restarts a stream in one of these states.
 BROKEN = (FAILED, LOST, STALLED)
 ENDED_WELL = (STOPPED, FINISHED)
 
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """The state of a stream and what a user wants to know besides; JSON through `as_dict`."""
+    """The state of a stream, with the numbers that a user needs; JSON through `as_dict`."""
 
     stream: str
     state: str
@@ -48,9 +48,9 @@ class StreamStatus:
     #: When the stream failed, stalled or was lost; None in any other state.
     broken_since: str | None = None
     restart_may_help: bool = True
-    #: A stop that was requested and that no driver has obeyed yet: the stream is not restarted.
+    #: A stop was requested and no driver has obeyed it yet: the stream is not restarted.
     stop: Mapping[str, Any] | None = None
-    #: The driver has taken up a request to stop, and ends after its batch.
+    #: The driver obeys a request to stop, and ends after its batch.
     stopping: bool = False
 
     def as_dict(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class StreamStatus:
 
     @property
     def drained(self) -> bool:
-        """No input waits, and no batch is in doubt."""
+        """No input is waiting, and no batch is in doubt."""
         return self.lag_records == 0 and self.in_doubt is None
 
     def line(self) -> str:

@@ -39,7 +39,7 @@ class _Judgement:
 
 
 def derive(stream: Stream, seen: Observation) -> StreamStatus:
-    """The status that follows from what was seen. A driver that is not found has not succeeded."""
+    """Derive the status from an observation. A driver that is not found never counts as successful."""
     run, intent = seen.run, seen.intent
     stop = pending_stop(seen.stop, run, intent)
     judged = _stopped(_judge(stream, seen, run, intent), seen.stop, stop, run)
@@ -81,8 +81,8 @@ def derive(stream: Stream, seen: Observation) -> StreamStatus:
 def pending_stop(
     request: Mapping[str, Any] | None, run: RunRecord | None, intent: SubmitIntent | None
 ) -> Mapping[str, Any] | None:
-    """The stop request, if it is still to be obeyed. A submit deletes it, a restart does not; a driver that was started by hand
-    ignores a request from before its start."""
+    """The stop request, if no driver has obeyed it yet. A submit deletes it, a restart does not; a driver that was started by
+    hand ignores a request from before its start."""
     if request is None or (run is None and intent is None):
         return None
     if run is None:
@@ -95,7 +95,7 @@ def pending_stop(
 def _stopped(
     judged: _Judgement, request: Mapping[str, Any] | None, pending: Mapping[str, Any] | None, run: RunRecord | None
 ) -> _Judgement:
-    """A stream that is broken and was asked to stop is not restarted; of one that obeyed, the reason says which user asked."""
+    """A broken stream with a stop request is STOPPED, so it is not restarted. If a driver obeyed, the reason names the user."""
     if pending is not None and judged.state in (FAILED, LOST):
         return _Judgement(STOPPED, f"stopped {_on_request(pending)}; it was {judged.state}: {judged.reason}")
     if judged.state == STOPPED and run is not None and request is not None and stop_requests.applies_to(request, run):
@@ -123,7 +123,7 @@ def _judge(stream: Stream, seen: Observation, run: RunRecord | None, intent: Sub
 
 
 def _submitted(stream: Stream, seen: Observation, intent: SubmitIntent) -> _Judgement:
-    """A driver was submitted that has not written a run record yet."""
+    """The state of a submitted driver that has not written a run record yet."""
     age, driver = intent.age(seen.now), seen.driver
     limit = _seconds(stream, "start_timeout")
     if intent.killed and not (driver and driver.live):
@@ -147,13 +147,13 @@ def _submitted(stream: Stream, seen: Observation, intent: SubmitIntent) -> _Judg
 
 
 def _living(stream: Stream, seen: Observation, run: RunRecord, intent: SubmitIntent | None) -> _Judgement:
-    """A run whose record says that it lives."""
+    """The state of a run whose record is STARTING or RUNNING."""
     beat = datetime.fromisoformat(run.heartbeat)
     silent = (seen.now - beat).total_seconds()
     missed = max(run.heartbeat_seconds * MISSED_HEARTBEATS, 1.0)
     alive = _alive(seen, intent)
     if run.state == run_record.STARTING and alive is None and not (intent and intent.killed):
-        # The driver may fence, read a large ledger or load state for minutes; earlier versions write no heartbeat then.
+        # The driver may fence, read a large ledger or load state for minutes; earlier versions wrote no heartbeat meanwhile.
         begun = datetime.fromisoformat(run.history[0]["time"])
         if (seen.now - begun).total_seconds() <= _seconds(stream, "start_timeout"):
             return _Judgement(STARTING, "")
@@ -165,11 +165,13 @@ def _living(stream: Stream, seen: Observation, run: RunRecord, intent: SubmitInt
             if seen.driver
             else "its process is gone"
             if alive is False
-            else "no runner can look at it"
+            else "no runner can be asked for it"
         )
         if alive is False:
             return _Judgement(LOST, f"the driver is gone and has not recorded its end: {detail}", beat)
-        return _Judgement(LOST, f"no heartbeat for {in_words(silent)}, and its driver cannot be seen: {detail}", beat)
+        return _Judgement(
+            LOST, f"no heartbeat for {in_words(silent)}, and the state of its driver is unknown: {detail}", beat
+        )
     window = stream.stall_window.total_seconds()
     if run.state == run_record.STARTING:
         begun = datetime.fromisoformat(run.history[0]["time"])
@@ -177,12 +179,12 @@ def _living(stream: Stream, seen: Observation, run: RunRecord, intent: SubmitInt
         if age > _seconds(stream, "start_timeout"):
             return _Judgement(STALLED, f"still starting after {in_words(age)}", begun)
         return _Judgement(STARTING, "")
-    # A new heartbeat shows that the process lives, not that its query makes progress.
+    # A new heartbeat shows that the process is alive, not that its query makes progress.
     watched = min(beat, datetime.fromisoformat(run.watched)) if run.watched else beat
     unwatched = (seen.now - watched).total_seconds()
     if unwatched > max(missed, window):
         return _Judgement(
-            STALLED, f"its driver lives, but its watch over the query has not moved for {in_words(unwatched)}", watched
+            STALLED, f"its driver is alive, but has not looked at its query for {in_words(unwatched)}", watched
         )
     return _progressing(seen, run, window)
 
@@ -202,9 +204,9 @@ def _progressing(seen: Observation, run: RunRecord, window: float) -> _Judgement
         if seen.position.kafka_error:
             return _Judgement(STALLED, f"{since}, and {seen.position.kafka_error}", moved)
         if lag:
-            return _Judgement(STALLED, f"{lag:,} records wait: {since}", moved)
+            return _Judgement(STALLED, f"{lag:,} records are waiting: {since}", moved)
     if lag == 0 and in_doubt is None:
-        return _Judgement(IDLE, "no input waits")
+        return _Judgement(IDLE, "no input is waiting")
     return _Judgement(RUNNING, seen.position.kafka_error)
 
 
@@ -219,7 +221,7 @@ def _alive(seen: Observation, intent: SubmitIntent | None) -> bool | None:
 
 
 def _last_move(run: RunRecord) -> datetime:
-    """The last commit of this run, or the moment since which a commit is due: without input none is."""
+    """The last commit of this run, or the time since which a commit is due; without input no commit is due."""
     times = [entry["time"] for entry in run.history if entry["state"] == run_record.RUNNING]
     times += [str(batch["ended"]) for batch in run.batches[-1:] if batch.get("ended")]
     times += [run.idle] if run.idle else []
@@ -235,7 +237,7 @@ def _last_commit(run: RunRecord | None, checkpoint: CheckpointReport | None) -> 
 
 
 def _rate(run: RunRecord | None) -> float | None:
-    """Input rows per second over the last few batches that had any."""
+    """Input rows per second over the last few batches with input."""
     recent = [b for b in (run.batches if run else [])[-5:] if b.get("input_rows")]
     spent = sum(float(b.get("durations_ms", {}).get("triggerExecution") or 0) for b in recent)
     return round(sum(int(b["input_rows"]) for b in recent) / spent * 1000, 1) if spent else None

@@ -29,9 +29,9 @@ RUNNERS = ("auto", "process", "yarn", "kubernetes")
 class Stream(StreamSettings[Duration, int | str, bool | str, str | Sequence[str], Mapping[str, Any]]):
     """One streaming job: application + source topics + sink topic + checkpoint.
 
-    Every text may be a Jinja template; what can be checked before it is rendered is checked when the DAG is parsed.
-    Times may be given as ``timedelta``, seconds, or ``"5 seconds"``. The settings that the driver knows too are declared in
-    `StreamSettings`, those that only Airflow needs here.
+    Every text may be a Jinja template; everything that is not a template is checked when the DAG is parsed.
+    Durations may be given as ``timedelta``, seconds, or ``"5 seconds"``. Settings that the driver needs too are declared in
+    `StreamSettings`, settings that only Airflow needs are declared here.
     """
 
     # The stream
@@ -57,11 +57,14 @@ class Stream(StreamSettings[Duration, int | str, bool | str, str | Sequence[str]
         None,
         Group.RESTART,
         Kind.DURATION,
-        "input waits and nothing is committed for so long: STALLED. Empty: twice the longer one of `trigger_interval` and "
-        "`batch_timeout`",
+        "the stream is STALLED if input is waiting and nothing is committed for this time. Empty: twice the longer of "
+        "`trigger_interval` and `batch_timeout`",
     )
     start_timeout: Duration = setting(
-        timedelta(minutes=10), Group.RESTART, Kind.DURATION, "a driver that is not RUNNING after this time is STALLED"
+        timedelta(minutes=10),
+        Group.RESTART,
+        Kind.DURATION,
+        "the stream is STALLED if its driver is not RUNNING after this time",
     )
 
     # Spark
@@ -79,20 +82,18 @@ class Stream(StreamSettings[Duration, int | str, bool | str, str | Sequence[str]
         {},
         Group.SPARK,
         Kind.MAPPING,
-        "Spark properties. A stateful stream's `spark.sql.shuffle.partitions` is fixed with its first batch",
+        "Spark properties. The first batch of a stateful stream fixes its `spark.sql.shuffle.partitions`",
     )
     env: Mapping[str, str] = setting({}, Group.SPARK, Kind.MAPPING, "environment of the driver; no secrets")
-    jars: Sequence[str] = setting((), Group.SPARK, Kind.TEXTS, "jars, instead of those of the Kafka connector")
+    jars: Sequence[str] = setting((), Group.SPARK, Kind.TEXTS, "jars, in place of the jars of the Kafka connector")
     packages: Sequence[str] = setting(
         (),
         Group.SPARK,
         Kind.TEXTS,
-        "Maven coordinates. With neither: `[airflow_ckpt] spark_jars`, else the Kafka connector of the installed Spark is "
-        "downloaded",
+        "Maven coordinates. Without `jars` and `packages`: the jars of `[airflow_ckpt] spark_jars`, or else Spark downloads "
+        "the Kafka connector of its version",
     )
-    py_files: Sequence[str] = setting(
-        (), Group.SPARK, Kind.TEXTS, "more Python files; `ckpt_stream` is sent along anyway"
-    )
+    py_files: Sequence[str] = setting((), Group.SPARK, Kind.TEXTS, "more Python files; `ckpt_stream` is always sent")
     files: Sequence[str] = setting((), Group.SPARK, Kind.TEXTS, "more files")
 
     # Storage
@@ -107,10 +108,10 @@ class Stream(StreamSettings[Duration, int | str, bool | str, str | Sequence[str]
         None,
         Group.STORAGE,
         Kind.TEXT,
-        "for `hdfs://`: the NameNode's HTTP address, if it is not port 9870 of the host in the path",
+        "for `hdfs://`: the NameNode's HTTP address, if that is not port 9870 of the host in the path",
     )
     storage_options: Mapping[str, Any] = setting(
-        {}, Group.STORAGE, Kind.MAPPING, "fsspec options for reading the checkpoint that are no secrets"
+        {}, Group.STORAGE, Kind.MAPPING, "fsspec options for reading the checkpoint; not for secrets"
     )
 
     def __post_init__(self) -> None:
@@ -132,7 +133,7 @@ class Stream(StreamSettings[Duration, int | str, bool | str, str | Sequence[str]
         return hash(json.dumps(self.as_dict(), sort_keys=True))
 
     def _check(self) -> None:
-        """Raise BadStream for what cannot work, as far as it is no template."""
+        """Raise BadStream for settings that cannot work; templates are not checked yet."""
         optional = may_be_none(self)
         for f in fields(self):
             known, value = settings_of(self)[f.name], getattr(self, f.name)
@@ -166,9 +167,9 @@ class Stream(StreamSettings[Duration, int | str, bool | str, str | Sequence[str]
             path, secret = found
             raise BadStream(
                 f"Stream({path.partition('.')[0]}=...) holds a secret ({secret} in {path}), which would show in the DAG's "
-                "source, the UI, the database and the process list. Put what belongs to Kafka, Spark or the storage into a "
-                "connection (kafka_conn_id, spark_conn_id, checkpoint_conn_id); let the application read its own from a "
-                "file or a secrets manager, and name here only where that is."
+                "source, the UI, the database and the process list. Put secrets of Kafka, Spark or the storage into a "
+                "connection (kafka_conn_id, spark_conn_id, checkpoint_conn_id); let the application read its own secrets "
+                "from a file or a secrets manager, and declare only the place of that."
             )
 
     @property
@@ -176,18 +177,18 @@ class Stream(StreamSettings[Duration, int | str, bool | str, str | Sequence[str]
         return any(is_template(text) for _, text in texts_by_path(self.as_dict()))
 
     def _config(self, kafka: Mapping[str, Any], **of_the_run: Any) -> StreamConfig:
-        """What the driver will make of it; raises for what it would refuse."""
+        """The driver's configuration; raises BadStream for settings that the driver would refuse."""
         try:
             return StreamConfig(kafka=dict(kafka), **of_the_run, **self._shared())
         except ConfigError as e:
             raise BadStream(f"Stream {self.name!r}: {e}") from e
 
     def _shared(self) -> dict[str, Any]:
-        """The settings that the driver knows too, as JSON holds them."""
+        """The settings that the driver needs too, as JSON values."""
         return {name: _as_json(getattr(self, name)) for name in settings_of(StreamSettings)}
 
     def document(self, kafka: Mapping[str, Any], token: str, accepted_loss: Sequence[LostRange] = ()) -> dict[str, Any]:
-        """The driver's configuration as JSON values. Of the Kafka settings only those that are no secret."""
+        """The driver's configuration as JSON values, without the secret Kafka settings."""
         public = {name: value for name, value in kafka.items() if not is_secret(name)}
         self._config(public, token=token, accepted_loss=accepted_loss)
         document = {**self._shared(), "kafka": public, "token": token}
@@ -200,18 +201,18 @@ class Stream(StreamSettings[Duration, int | str, bool | str, str | Sequence[str]
 
     @property
     def stall_window(self) -> timedelta:
-        """How long input may wait while nothing is committed, before the stream counts as STALLED."""
+        """How long input may wait without a commit before the stream counts as STALLED."""
         if self.stall_after is not None:
             return to_timedelta(self.stall_after, "stall_after")
         interval = to_timedelta(self.trigger_interval, "trigger_interval")
         return max(interval, to_timedelta(self.batch_timeout, "batch_timeout")) * 2
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values, from which `from_dict` makes the same stream again. Empty settings are left out."""
+        """JSON values from which `from_dict` makes the same stream. Empty settings are left out."""
         values = {f.name: _as_json(getattr(self, f.name)) for f in fields(self)}
         return {name: value for name, value in values.items() if value not in (None, "", [], {})}
 
-    #: Airflow shows a template field by what this returns.
+    #: Airflow shows a template field with the value that this returns.
     serialize = as_dict
 
     @classmethod
@@ -226,7 +227,7 @@ class Stream(StreamSettings[Duration, int | str, bool | str, str | Sequence[str]
         return cls(**given)
 
     def rendered(self, render: Callable[[Any], Any]) -> Stream:
-        """The same stream with its templates filled in."""
+        """The same stream with its templates rendered."""
         return Stream.from_dict(render(self.as_dict())) if self.has_templates else self
 
     def but(self, **changes: Any) -> Stream:
@@ -235,15 +236,15 @@ class Stream(StreamSettings[Duration, int | str, bool | str, str | Sequence[str]
 
 
 def _normal(value: Any, name: str, kind: Kind) -> Any:
-    """A value of this kind in the one form that every stream holds it in, so that equal streams are equal."""
+    """A value in the normal form of its kind, so that streams with the same settings are equal."""
     if kind is Kind.DURATION:
-        return value if is_template(value) else to_timedelta(value, name)
+        return value if is_template(value) else to_timedelta(value, name, BadStream)
     if kind is Kind.TEXTS:
         return (value,) if isinstance(value, str) and value else tuple(value or ())
     if kind is Kind.MAPPING:
         return _mapping(value, name)
     if kind is Kind.OFFSETS:
-        # JSON knows texts as names only: a partition must be the same after a trigger carried it.
+        # JSON has only texts as names, so partitions are texts here too: a stream must be the same after a trigger has stored it.
         return {topic: _named_by_text(partitions) for topic, partitions in _mapping(value, name).items()}
     return value
 

@@ -1,4 +1,4 @@
-"""The intent to submit a driver: which task or user starts it, with which token, and what became of it."""
+"""The intent to submit a driver: which task or user starts it, with which token, and whether it was started."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from ckpt_stream.protocol.run_files.record_files import INTENTS
 from ckpt_stream.protocol.storage import numbered_file
 
-#: In cluster mode spark-submit only uploads files and asks for a driver; a slow upload is what takes minutes.
+#: How long spark-submit may take in cluster mode: it only uploads files and requests a driver, but a slow upload takes minutes.
 SUBMIT_TIMEOUT_SECONDS = 300.0
-#: A request that was under way when spark-submit ended reaches the cluster within seconds; so does a change of its master.
+#: How long a request may need to reach the cluster after spark-submit has ended; a change of the cluster's master takes as long.
 LATE_REQUEST_SECONDS = 15.0
-#: Between SIGTERM and SIGKILL to a spark-submit that took too long, and as long after that.
+#: The time between SIGTERM and SIGKILL to a spark-submit that takes too long, and the time to wait after SIGKILL.
 TERM_SECONDS = 5.0
-#: The longest that a submitter may take until it knows its driver, with half a minute for the cluster's last answer: a look
-#: at the stream before that must not conclude that there is no driver.
+#: The longest time that a submitter may take until it knows its driver, with half a minute for the cluster's last answer: before
+#: that, a missing driver does not mean that there is none.
 LONGEST_SUBMIT_SECONDS = SUBMIT_TIMEOUT_SECONDS + 2 * TERM_SECONDS + LATE_REQUEST_SECONDS + 30.0
 
 
@@ -33,13 +33,13 @@ class SubmitIntent:
     stream: Mapping[str, Any] = field(default_factory=dict)
     #: The handle of the driver, once there is one.
     handle: Mapping[str, Any] | None = None
-    #: Which task or user had the driver killed on purpose, and when.
+    #: The task or user that killed the driver on purpose, and when.
     killed: Mapping[str, str] | None = None
-    #: Why there is no driver although the submit is over.
+    #: Why the submit ended without a driver.
     failed: Mapping[str, str] | None = None
-    #: The number of its entry in the restart history.
+    #: The number of the intent's entry in the restart history.
     number: int = 0
-    #: Fields of a later version, which this one writes back.
+    #: Fields of a later version, which this version writes back unchanged.
     later: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -48,7 +48,7 @@ class SubmitIntent:
 
     @property
     def kill_note(self) -> str:
-        """A separate file: a user may ask for the kill while another process adds the driver's handle to the intent."""
+        """The file that notes a kill; separate, because another process may add the driver's handle to the intent meanwhile."""
         return self.path.replace(".json", ".kill.json")
 
     @property

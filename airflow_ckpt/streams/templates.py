@@ -1,4 +1,4 @@
-"""Which values are Jinja templates, and where in a value its texts are."""
+"""Finds out whether a value is a Jinja template, and where in a value its texts are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def is_template(value: object) -> bool:
 
 
 def texts_by_path(value: Any, path: str = "") -> list[tuple[str, str]]:
-    """The texts in a value, each with where it is: `options.jdbc.url`."""
+    """The texts in a value, each with its path: `options.jdbc.url`."""
     if isinstance(value, str):
         return [(path, value)]
     if isinstance(value, Mapping):
@@ -22,7 +22,7 @@ def texts_by_path(value: Any, path: str = "") -> list[tuple[str, str]]:
 
 
 def names_in(value: Any) -> list[str]:
-    """The names in a mapping and in the mappings that it holds."""
+    """The names in a mapping and in the mappings inside it."""
     if isinstance(value, Mapping):
         return [found for name, inner in value.items() for found in (str(name), *names_in(inner))]
     if isinstance(value, list | tuple):
@@ -31,7 +31,7 @@ def names_in(value: Any) -> list[str]:
 
 
 def number_or_switch(text: str) -> int | bool | None:
-    """The number or the switch in a text that a template rendered to; raises ValueError for anything else."""
+    """The number or the switch in a rendered text; raises ValueError for any other text."""
     words = {"true": True, "false": False, "none": None, "null": None, "": None}
     lowered = text.strip().lower()
     return words[lowered] if lowered in words else int(lowered)

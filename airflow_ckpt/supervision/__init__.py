@@ -1,1 +1,1 @@
-"""Looks at streams and acts on them: observation, submit, resume, stop, and starting again without Airflow. Knows no Airflow."""
+"""Observes streams and acts on them: status, submit, resume, stop, and a start without Airflow. Imports no Airflow."""

@@ -1,4 +1,4 @@
-"""Start, resume, stop and kill a stream: what operators, triggers and the command line share. Knows no Airflow."""
+"""Starts, resumes, stops and kills a stream, for operators, triggers and the command line. Imports no Airflow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import NotStartable
 from airflow_ckpt.kafka.lag import source_ends
 from airflow_ckpt.kafka.shared_client import shared_admin
 from airflow_ckpt.runners.base import Launch, Runner
@@ -37,12 +37,12 @@ from ckpt_stream.protocol.run_files.restart_history import (
 
 log = logging.getLogger(__name__)
 
-#: Between two looks at a driver that ends after its batch.
+#: The pause between two checks of a driver that ends after its batch.
 STOP_POLL_SECONDS = 2.0
 
 
 class StreamControl:
-    """One stream, with everything resolved that is needed to start and end its driver."""
+    """One stream, with everything that is needed to start and end its driver."""
 
     def __init__(self, access: StreamAccess, launch: Callable[[LaunchRequest], Launch], by: str) -> None:
         self.access, self._launch, self.by = access, launch, by
@@ -51,35 +51,35 @@ class StreamControl:
     @property
     def runner(self) -> Runner:
         if self.access.runner is None:
-            raise CkptError(
+            raise NotStartable(
                 f"{self.stream.name} cannot be started from here: there is no runner for it. If its driver was submitted to a "
                 "cluster, resume it from Airflow: with a task (SparkStreamResumeOperator), or the DAG that submits it."
             )
         return self.access.runner
 
-    # What is known about the stream
+    # The state of the stream
 
     def status(self, *, lag_seconds: bool = False) -> StreamStatus:
         return look(self.access, lag_seconds=lag_seconds)
 
     def look_before_start(self, *, lag_seconds: bool = False) -> LookBeforeStart:
-        """The status, with what preflight needs of the same look."""
+        """Read everything that status and preflight need, at one time."""
         return look_before_start(self.access, lag_seconds=lag_seconds)
 
     def preflight(self, look: LookBeforeStart | None = None) -> list[PreflightFinding]:
-        """Everything that prevents a start now."""
+        """The findings that prevent a start now, and warnings."""
         return check(self.stream, read_start_conditions(self.access, look or self.look_before_start()))
 
     def risks(self, look: LookBeforeStart) -> list[PreflightFinding]:
-        """What would prevent a restart if the stream needed one.
+        """The findings that would prevent a restart, if the stream needed one.
 
-        Whether ledger and checkpoint agree is left out for a stream that runs: they move while one is read after the other.
+        Ledger and checkpoint of a running stream are not compared, because both change while they are read.
         """
         moving = {DRIVER_ALIVE, LEDGER} if look.status.state in HEALTHY else {DRIVER_ALIVE}
         return [finding for finding in self.preflight(look) if finding.kind not in moving]
 
     def source_ends(self) -> dict[str, dict[str, int]]:
-        """Where the input ends now: {topic: {partition: offset}}; nothing when Kafka is not to be asked."""
+        """Where the input ends now: {topic: {partition: offset}}; empty if this control has no connection to Kafka."""
         if self.access.kafka is None:
             return {}
         config, admin = self.stream.config, shared_admin(client_settings(self.access.kafka))
@@ -87,12 +87,12 @@ class StreamControl:
         return {topic: {str(p): end for p, end in found.stable.items()} for topic, found in ends.items() if found}
 
     def restarts_by_me(self) -> int:
-        """How often this control's user has restarted the stream: a task of one DAG run, in all of its tries."""
+        """How often this control's user has restarted the stream; the user is a task of one DAG run, in all of its tries."""
         history = read_history(self.access.files)
         return sum(entry.get("kind") == RESTART and entry.get("by") == self.by for entry in history)
 
     def log_tail(self, lines: int = 50) -> str:
-        """The end of the current driver's log, where it can be had from here."""
+        """The end of the current driver's log, if this machine can read it."""
         intent = current_driver(self.access.files).intent
         if intent is None or intent.handle is None or self.access.runner is None:
             return ""
@@ -105,11 +105,11 @@ class StreamControl:
         return Starter(self.access, self.by, self.status)
 
     def submit(self, *, submission: str | None = None, allow: Sequence[str] = ()) -> StreamStatus:
-        """Start the stream, with a new restart budget; a stream that lives is left alone.
+        """Start the stream with a new restart budget; if it is alive, attach to it.
 
-        `submission` names what the submit is part of. A second one of the same name, as when a task is cleared, goes on
-        with the budget that is there, and may therefore raise GivenUp; it starts nothing that was stopped since the first.
-        Any other one withdraws a stop that was requested and not obeyed yet.
+        `submission` names the Airflow run that the submit belongs to. A second submit of the same run, as when a task is cleared,
+        uses the budget of the first, so it may raise GivenUp; and it does not start a stream that was stopped since the first.
+        A submit of another run withdraws a stop request that no driver has obeyed yet.
         """
         look = self.look_before_start()
         again = self._was_made_before(submission)
@@ -134,19 +134,19 @@ class StreamControl:
         return self._starter.start_once(entry, status, *prepared)
 
     def _was_made_before(self, submission: str | None) -> bool:
-        """Whether the last submit was the same one, as when a task is retried or cleared."""
+        """Whether the last submit belongs to the same Airflow run, as when a task is retried or cleared."""
         return submission is not None and last_submission(read_history(self.access.files)) == submission
 
     def _without_stop(self) -> LookBeforeStart:
-        """The stream without the request to stop it. A driver that has taken it up already is waited for."""
+        """Withdraw the stop request. If a driver obeys it already, wait for the end of that driver."""
         self.access.files.remove(record_files.STOP)
         while (look := self.look_before_start()).status.stopping and look.status.state in HEALTHY:
-            log.info("its driver has taken up the request to stop: waiting for its end: %s", look.status.line())
+            log.info("its driver obeys the request to stop: waiting for its end: %s", look.status.line())
             time.sleep(STOP_POLL_SECONDS)
         return look
 
     def when_due(self, look: LookBeforeStart) -> LookBeforeStart:
-        """The stream when the pause before its restart is over: another task or a user may have restarted it by then."""
+        """Wait for the pause before a restart, then read the stream again: another task or a user may have restarted it."""
         while (plan := self.plan_resume(look.status)).action == "wait":
             log.info("%s: waiting %s", plan.reason, in_words(plan.seconds))
             time.sleep(plan.seconds)
@@ -158,9 +158,9 @@ class StreamControl:
         return plan_resume(self.stream, self.access.files, status)
 
     def resume(self, look: LookBeforeStart, *, allow: Sequence[str] = ()) -> StreamStatus:
-        """Restart a broken stream from its checkpoint. A stalled driver is killed first, if nothing else is in the way."""
+        """Restart a broken stream from its checkpoint. A stalled driver is killed first, if nothing else prevents the restart."""
         if look.status.state == STALLED:
-            # What moves while it is looked at waits for the driver's end.
+            # The ledger is compared after the driver has ended.
             refuse_unsafe_start(self.stream, [f for f in self.risks(look) if f.kind != LEDGER], allow)
             stop_or_kill.end_stalled(self.access, lambda: self.runner, look.status)
             stalled, look = look, self.look_before_start()
@@ -176,15 +176,15 @@ class StreamControl:
             return now
         prepared = self._prepare(LaunchRequest(token, accepted))
         entry = RestartEntry(token, self.by, broken.state, broken.run, broken.reason, broken.broken_since)
-        # After the driver that preflight has seen: of a driver that came meanwhile it says nothing.
+        # The claim follows the driver that preflight saw; a newer driver was not checked.
         return self._starter.start_once(entry, broken, *prepared)
 
     def _prepare(self, request: LaunchRequest) -> tuple[Runner, Launch]:
-        """Asked for before anything is noted: a driver that cannot be started uses up no budget."""
+        """Make the launch before a claim is written, so that a driver that cannot be started uses no budget."""
         return self.runner, self._launch(request)
 
     def _check(self, look: LookBeforeStart, allow: Sequence[str]) -> tuple[LostRange, ...]:
-        """Raise for what prevents a start. Returns what the source has lost, which `allow` accepts."""
+        """Raise PreflightRefused if a finding prevents the start. Returns the lost ranges that `allow` accepts."""
         findings = self.preflight(look)
         for finding in findings:
             allowed = finding.unsafe and finding.kind in allow
@@ -195,16 +195,16 @@ class StreamControl:
     # Stopping and killing
 
     def request_stop(self, reason: str = "") -> StreamStatus:
-        """Ask the driver to end after its batch; of a stream that is broken, ask that it is not restarted."""
+        """Request that the driver ends after its batch; if the stream is broken, request that it is not restarted."""
         return stop_or_kill.request_stop(self.access, self.by, reason)
 
     def withdraw_stop(self) -> StreamStatus:
-        """Delete the request to stop. A driver that is `stopping` afterwards has taken it up before, and still ends."""
+        """Delete the request to stop. A driver that is `stopping` afterwards obeyed it before, and still ends."""
         self.access.files.remove(record_files.STOP)
         return self.status()
 
     def kill(self, *, wait: float = 30.0) -> None:
-        """End the driver at once. The batch it is in is done again by the next run; nothing is lost."""
+        """End the driver at once. The next run repeats the current batch, so nothing is lost."""
         stop_or_kill.kill(self.access, lambda: self.runner, self.by, wait=wait)
 
     # Jobs beside the stream

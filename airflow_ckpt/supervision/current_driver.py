@@ -20,16 +20,16 @@ from ckpt_stream.protocol.storage import ReadableFiles
 
 @dataclass(frozen=True)
 class CurrentDriver:
-    """What belongs to one driver. The run is None while it has written no record, the intent if it was started by hand."""
+    """One driver. The run is None until it has written a record; the intent is None if it was started by hand."""
 
     run: RunRecord | None
     intent: SubmitIntent | None
-    #: Why its run record could not be read: then only its intent is known.
+    #: The error, if its run record could not be read: then only its intent is known.
     unreadable: Unreadable | None = None
 
 
 def current_driver(files: ReadableFiles) -> CurrentDriver:
-    """The newest driver; or an older live one, if the newer one was refused because of it."""
+    """The newest driver; or an older live driver, if the newest was refused because of it."""
     intent = read_intent(files)
     names = run_names(files)
     mine = [name for name in names if intent is not None and token_of(name) == intent.token]
@@ -43,7 +43,7 @@ def current_driver(files: ReadableFiles) -> CurrentDriver:
         return CurrentDriver(run, intent)
     its_intent = _intent_of(files, run.token)
     if mine or (its_intent is not None and its_intent.number > intent.number):
-        # This run outlived the driver of the newest intent, was started by hand after it, or was submitted during this look.
+        # This run outlived the driver of the newest intent, was started by hand after it, or was submitted during this read.
         return CurrentDriver(run, its_intent)
     begun = run.history[0]["time"] if run.history else ""
     if its_intent is None and begun and datetime.fromisoformat(begun) > intent.age_from:
@@ -52,7 +52,7 @@ def current_driver(files: ReadableFiles) -> CurrentDriver:
 
 
 def _as_submitted(files: ReadableFiles, names: list[str], newest: str, intent: SubmitIntent) -> list[str]:
-    """The runs, oldest first; those of older submits before the newest one's, whatever their names say."""
+    """The runs, oldest first; runs of older submits come before the run of the newest submit, regardless of their file names."""
     at = names.index(newest)
     after = names[at + 1 :]
     older = {name for name in after if (its := _intent_of(files, token_of(name))) and its.number < intent.number}
@@ -60,7 +60,7 @@ def _as_submitted(files: ReadableFiles, names: list[str], newest: str, intent: S
 
 
 def _intent_of(files: ReadableFiles, token: str) -> SubmitIntent | None:
-    """The intent of a driver that was submitted; None if it cannot be read or is not kept any more."""
+    """The intent of a submitted driver; None if it cannot be read or was deleted."""
     with suppress(Unreadable):
         return next((intent for intent in read_intents(files) if intent.token == token), None)
     return None

@@ -1,8 +1,8 @@
 """The files of the submit intents beside the checkpoint. Each is written before its driver is submitted: if the submitter dies
 before it knows its driver, the next look finds the driver by its token, and starts no second one.
 
-Each driver has its own file, ``_ckpt/intents/<n>.json`` by the number of its entry in the restart history: what is noted
-about one driver never replaces the intent of the next.
+Each driver has its own file, ``_ckpt/intents/<n>.json``, with the number of its entry in the restart history: so a note about one
+driver never replaces the intent of the next driver.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ckpt_stream.protocol.run_files.record_files import FOLDER, FORMAT, INTENTS,
 from ckpt_stream.protocol.run_files.unfinished_files import read_when_whole
 from ckpt_stream.protocol.storage import ReadableFiles, delete_old_files, file_numbers, numbered_file
 
-#: Written by earlier builds, which kept the intent of the newest driver only.
+#: The file of earlier versions, which kept only the intent of the newest driver.
 OLD_FILE = f"{FOLDER}/intent.json"
-#: The newest one counts; earlier ones are kept for a user who investigates what happened.
+#: How many intents are kept: the newest counts; earlier intents are for a user who investigates a failure.
 KEEP_INTENTS = 20
 
 
@@ -31,7 +31,7 @@ def read_intent(files: ReadableFiles) -> SubmitIntent | None:
 
 
 def read_intents(files: ReadableFiles) -> Iterator[SubmitIntent]:
-    """The intents that are kept, newest first; each is read when it is asked for."""
+    """The intents that are kept, newest first; each is read only when the caller iterates to it."""
     for number in reversed(file_numbers(files, INTENTS)):
         if (found := _read(files, numbered_file(INTENTS, number), number)) is not None:
             yield found
@@ -93,14 +93,14 @@ def _note_kill(files: FsspecFiles, intent: SubmitIntent, killed: Mapping[str, st
 
 def _add(files: FsspecFiles, intent: SubmitIntent, **values: Any) -> SubmitIntent:
     """Add to the intent as it is stored now: other processes may have added to it since it was read."""
-    # The intent of an earlier version is not at this place yet.
+    # The intent of an earlier version is not in this file yet.
     known = _read(files, intent.path, intent.number) if files.exists(intent.path) else None
     return write_intent(files, replace(known or intent, **values))
 
 
 def _parse(text: str) -> SubmitIntent:
     document = parse_document(text, "submit intent")
-    # An earlier version stored a command here. It is dropped: another user could have written it.
+    # An earlier version stored a command here. It is ignored, because another user could have written it.
     known = {f.name for f in fields(SubmitIntent)} | {"format", "command"}
     later = {name: value for name, value in document.items() if name not in known}
     return build_dataclass(SubmitIntent, {**document, "later": later}, "submit intent")

@@ -1,4 +1,4 @@
-"""What a launch of a driver or of another job is made for."""
+"""The request for the launch of a driver or of another job."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ckpt_stream.protocol.data_loss import LostRange
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """A request to make the command, files and environment of one driver or job."""
+    """A request to make the command, the files and the environment of one driver or job."""
 
     token: str
-    #: What the source has lost and a user has accepted: the run passes over exactly this.
+    #: The lost ranges of the source that a user has accepted: the run skips exactly these.
     accepted_loss: tuple[LostRange, ...] = ()
-    #: For a job beside the stream: its document instead of the stream's, and its application if it is another one.
+    #: For a job beside the stream: its document in place of the stream's, and its application if that is not the stream's.
     document: Mapping[str, Any] | None = None
     application: str | None = None
 
     def document_for(self, stream: Stream, kafka: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The configuration that the application is given, as JSON values without secrets."""
+        """The configuration for the application, as JSON values without secrets."""
         return self.document or stream.document(kafka, self.token, self.accepted_loss)

@@ -1,4 +1,4 @@
-"""One look at a stream: read run record, intent, checkpoint, driver and Kafka, and derive its status."""
+"""Observes a stream: reads run record, intent, checkpoint, driver and Kafka, and derives the status."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from ckpt_stream.protocol.run_files.stop_requests import read_stop
 
 @dataclass(frozen=True)
 class LookBeforeStart:
-    """One look at a stream, with the checkpoint read as a start needs it: its status and preflight follow from the same facts.
+    """One observation of a stream before a start: status and preflight are derived from the same facts.
 
-    It decides one start at once. After a pause, a kill or a wait for another task, the stream is looked at again.
+    It is used for one decision. After a pause, a kill or a wait for another task, the stream is observed again.
     """
 
     seen: Observation
@@ -34,14 +34,14 @@ class LookBeforeStart:
 
 
 def observe(access: StreamAccess, *, lag_seconds: bool = False, for_start: bool = False) -> Observation:
-    """Look once at files, driver and Kafka, in this order."""
+    """Read files, driver and Kafka once, in this order."""
     found = current_driver(access.files)
     stop = read_stop(access.files.read(STOP))
     position = position_in_checkpoint(access, for_start=for_start)
     intent, driver = look_at_driver(access, found.intent)
     if found.unreadable is not None and not _has_died_writing(found.unreadable, intent, driver):
         raise found.unreadable
-    # Kafka may take long to answer; heartbeats are counted from before.
+    # The time is taken before Kafka is asked, which may take long: the age of a heartbeat must not include that.
     now = datetime.now(UTC)
     position = with_source_ends(access, position, now, ages=lag_seconds)
     run = found.run
@@ -51,7 +51,7 @@ def observe(access: StreamAccess, *, lag_seconds: bool = False, for_start: bool 
 
 
 def _has_died_writing(unreadable: Unreadable, intent: SubmitIntent | None, driver: DriverState | None) -> bool:
-    """Whether the run record cannot be read because its driver is dead for certain: then only its intent is known."""
+    """Whether the run record cannot be read and its driver is certainly dead: then the status follows from the intent alone."""
     return (
         intent is not None
         and unreadable.file.endswith(f"-{intent.token}.json")
@@ -65,8 +65,8 @@ def look(access: StreamAccess, *, lag_seconds: bool = False) -> StreamStatus:
 
 
 def look_before_start(access: StreamAccess, *, lag_seconds: bool = False) -> LookBeforeStart:
-    """Raises the storage's error if the stream seems to be healthy: without its checkpoint that is unknown, and nothing is to be
-    started that preflight could refuse."""
+    """Observe a stream before a start. Raises the storage's error if the stream seems healthy but its checkpoint cannot be read:
+    then its state is unknown, and nothing may be started that preflight could refuse."""
     seen = observe(access, lag_seconds=lag_seconds, for_start=True)
     status = derive(access.stream, seen)
     if seen.position.checkpoint_error is not None and status.state in HEALTHY:
@@ -75,7 +75,7 @@ def look_before_start(access: StreamAccess, *, lag_seconds: bool = False) -> Loo
 
 
 def look_at_driver(access: StreamAccess, intent: SubmitIntent | None) -> tuple[SubmitIntent | None, DriverState | None]:
-    """The driver of this intent. One whose submitter died before it got an answer is found by its token."""
+    """The driver of this intent. If the submitter died before it knew the driver, the driver is found by its token."""
     runner = access.runner
     if intent is None or runner is None:
         return intent, None

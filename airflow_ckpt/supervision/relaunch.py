@@ -1,7 +1,7 @@
-"""Starts a stream again without Airflow, from what its last submit has left in the work folder of this machine.
+"""Starts a stream again without Airflow, from the launch that its last submit saved in the work folder of this machine.
 
-Beside the checkpoint only the token of that submit is noted. What is run, and with which declaration, comes from a folder
-that only this user can write: else every user who can write to the checkpoint's storage could run commands as this one.
+Only the token of that submit is stored beside the checkpoint. The command and the declaration come from a folder to which only
+this user can write: otherwise every user who can write to the checkpoint's storage could run commands as this user.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_ckpt.checkpoint.locations import same_place
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import NeverRan, NotStartable
 from airflow_ckpt.runners.base import Launch, Runner
 from airflow_ckpt.runners.launch_note import (
     DOCUMENT,
@@ -41,18 +41,18 @@ from ckpt_stream.protocol.run_files.run_record import RunRecord
 from ckpt_stream.protocol.settings.setting import settings_of
 from ckpt_stream.protocol.settings.stream_settings import StreamSettings
 
-#: Files of the last run that are not copied for the next one.
+#: Files of the last run that are not copied for the next run.
 _TRACES = (DRIVER_NOTE, EXIT_NOTE, f"{DRIVER_LOG}*", SUBMIT_LOG, SECRETS_FILE, DOCUMENT, LAUNCH_NOTE)
 
 
 @dataclass(frozen=True)
 class LastLaunch:
-    """The last submit of a stream, as this machine knows it."""
+    """The last submit of a stream, as saved on this machine."""
 
     root: Path
     token: str
     noted: SavedLaunch
-    #: The Kafka settings that it was given, without the secret ones.
+    #: The Kafka settings of that submit, without the secret settings.
     kafka: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -65,9 +65,9 @@ class LastLaunch:
 
 
 def last_launch(root: Path, checkpoint: str, intent: SubmitIntent | None) -> LastLaunch:
-    """The launch that the intent names by its token. Raises CkptError with the reason why there is none to be run again."""
+    """Read the launch with the token of the intent. Raises NotStartable if there is none that can be run again."""
     if intent is None:
-        raise CkptError(
+        raise NotStartable(
             f"{checkpoint} was not submitted by Airflow, so its command is unknown: start it as it was started before.",
             kind="not_submitted",
         )
@@ -75,7 +75,7 @@ def last_launch(root: Path, checkpoint: str, intent: SubmitIntent | None) -> Las
         refuse_shared_folder(root)
     noted = read_launch(root, intent.token)
     if noted is None:
-        raise CkptError(
+        raise NotStartable(
             f"{root} holds no launch {intent.token!r}: it was made on another machine, by another user, by an older version, or "
             f"below another work folder. Submit the stream from its DAG ({intent.by} did last); or run this on the machine of "
             "that submit, as the same user, with AIRFLOW_HOME (or AIRFLOW__AIRFLOW_CKPT__WORK_FOLDER) set as there.",
@@ -83,7 +83,7 @@ def last_launch(root: Path, checkpoint: str, intent: SubmitIntent | None) -> Las
         )
     if noted.job or not same_place(noted.checkpoint, checkpoint):
         what = "a job beside the stream" if noted.job else f"the stream of {noted.checkpoint}"
-        raise CkptError(
+        raise NotStartable(
             f"The launch {intent.token!r} that is noted beside {checkpoint} is of {what}: another program has written there. "
             "Find out what, then submit the stream from its DAG.",
             kind="of_a_job" if noted.job else "of_another_stream",
@@ -92,14 +92,14 @@ def last_launch(root: Path, checkpoint: str, intent: SubmitIntent | None) -> Las
 
 
 def stream_of(checkpoint: str, intent: SubmitIntent | None, run: RunRecord | None) -> Stream:
-    """The stream that uses a checkpoint, as its files describe it: to look at it, never to start it."""
+    """The stream of a checkpoint, from its files: to observe it, not to start it."""
     if intent is not None and intent.stream:
         return Stream.from_dict({**intent.stream, "checkpoint": checkpoint})
     if run is not None:
         shared = settings_of(StreamSettings)
         settings = {name: value for name, value in run.settings.items() if name in shared}
         return Stream(**{**settings, "checkpoint": checkpoint, "application": "(started by hand)"})
-    raise CkptError(
+    raise NeverRan(
         f"{checkpoint} has neither a submit nor a run record: no stream of airflow-ckpt ever ran there. Check the path; "
         "`airflow-ckpt inspect` looks at any checkpoint of Spark.",
         kind="never_ran",
@@ -107,13 +107,13 @@ def stream_of(checkpoint: str, intent: SubmitIntent | None, run: RunRecord | Non
 
 
 def kafka_of(run: RunRecord | None) -> dict[str, str]:
-    """The address of a stream's Kafka, from its run record. No other setting counts: some make a client run a command."""
+    """The address of a stream's Kafka, from its run record. Other settings are ignored: some make a client run a command."""
     address = (run.settings.get("kafka") or {}).get("bootstrap.servers") if run else None
     return {"bootstrap.servers": str(address)} if address else {}
 
 
 def runner_of(root: Path, checkpoint: str, intent: SubmitIntent | None) -> Runner | None:
-    """The runner that started the newest driver, if it can be asked without Airflow's connections."""
+    """The runner that started the newest driver, if it works without Airflow's connections."""
     if intent is None or intent.runner != "process":
         return None
     from airflow_ckpt.runners.process import ProcessRunner
@@ -122,7 +122,7 @@ def runner_of(root: Path, checkpoint: str, intent: SubmitIntent | None) -> Runne
 
 
 def relaunch(stream: Stream, request: LaunchRequest, last: LastLaunch, kafka: Mapping[str, Any]) -> Launch:
-    """The command of the last submit for a new run, in a new folder."""
+    """Make a launch for a new run from the last submit, in a new folder."""
     with new_folder(last.root, request.token) as new:
         return _fill(last.folder, new, stream, request, last, kafka)
 
@@ -137,8 +137,8 @@ def _fill(
     argv = [part.replace(str(old), str(new)) for part in last.noted.argv]
     secret_files = write_secrets(new, kafka)
     if str(new / SECRETS_FILE) in argv and not secret_files:
-        raise CkptError(
-            "The stream's Kafka needs credentials, which are kept nowhere: give them with --kafka-config FILE.",
+        raise NotStartable(
+            "The stream's Kafka needs credentials, which are not stored: give them with --kafka-config FILE.",
             kind="no_credentials",
         )
     save_launch(new, argv, last.noted.env, stream.as_dict())

@@ -1,4 +1,4 @@
-"""Whether a stream is to be restarted, and when: its state, its restart strategy and what is left of its budget."""
+"""Decides whether and when a stream is restarted, from its state, its restart strategy and its remaining budget."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ckpt_stream.protocol.storage import ReadableFiles
 
 
 class Because(Enum):
-    """What a resume found, and why it does what it does."""
+    """The reason for the decision of a resume."""
 
     BROKEN = "broken"
     LIVES = "lives"
@@ -27,14 +27,14 @@ class Because(Enum):
 
 @dataclass(frozen=True)
 class ResumePlan:
-    """What a resume would do now."""
+    """The decision of a resume."""
 
     #: none: nothing to do; wait: restart after `seconds`; start: restart now.
     action: str
     reason: str
     seconds: float = 0.0
     because: Because = Because.BROKEN
-    #: Which restart this would be, as the strategy counts; None: none is to be made.
+    #: The number of this restart, as the strategy counts; None: there is no restart.
     restart: int | None = None
 
 
@@ -65,7 +65,7 @@ def plan_resume(stream: Stream, files: ReadableFiles, status: StreamStatus) -> R
 
 
 def budget(history: Sequence[Mapping[str, Any]]) -> list[PastRestart]:
-    """The restarts that count against a strategy's budget: those since the last submit, by the restart history."""
+    """The restarts that count against a strategy's budget: the restarts since the last submit, from the restart history."""
     begin = max((i for i, entry in enumerate(history) if entry.get("kind") == SUBMIT), default=-1)
     return [
         PastRestart(datetime.fromisoformat(str(entry["time"])))
@@ -76,6 +76,6 @@ def budget(history: Sequence[Mapping[str, Any]]) -> list[PastRestart]:
 
 def _how_to_start_again(stream: Stream) -> str:
     return (
-        "When its cause is gone, start it with a new budget: a new DAG run that submits it (clearing a task of this one "
-        f"changes nothing), or `airflow-ckpt resume {stream.checkpoint} --new-budget`."
+        "When its cause is gone, start it with a new budget: by a new DAG run that submits it (a cleared task of this run has no "
+        f"new budget), or with `airflow-ckpt resume {stream.checkpoint} --new-budget`."
     )

@@ -1,4 +1,4 @@
-"""Spark jobs that run beside a stream, such as a verification. They change neither its intents nor its restart history."""
+"""Runs Spark jobs beside a stream, such as a verification. They change neither its intents nor its restart history."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def start_job(runner: Runner, launch: Launch, token: str) -> Handle:
 
 
 def look_at_job(runner: Runner, files: FsspecFiles, handle: Handle, result: str, goal: Goal) -> Outcome:
-    """Whether a job is over. If its runner does not know, it is over when its result is there."""
+    """Whether a job has ended. If its runner does not know, the job has ended when its result exists."""
     state = runner.look(handle)
     line = f"the job is {state.state}: {state.detail}"
     if state.live or state.state == UNKNOWN:
         if state.state == UNKNOWN and result and files.exists(result):
-            return Outcome(REACHED, f"{line}; its result is there")
+            return Outcome(REACHED, f"{line}; its result exists")
         if goal.deadline is not None and datetime.now(UTC) >= datetime.fromisoformat(goal.deadline):
-            return Outcome(TIMEOUT, f"{line}, and was not over in time")
+            return Outcome(TIMEOUT, f"{line}, and did not end in time")
         return Outcome(NOT_YET, line)
     return Outcome(REACHED if state.exit_code == 0 else OUT_OF_REACH, line)
 
 
 def end_job(runner: Runner, handle: Handle, *, wait: float = 0.0) -> None:
-    """End a job whose result is no longer waited for. A runner that fails to do so is logged, not raised."""
+    """End a job whose result is no longer needed. If the runner fails, the error is logged."""
     try:
         state = runner.kill(handle, wait=wait)
     except RunnerError as e:

@@ -1,6 +1,6 @@
 """Reads how far a stream has read its source, for its status and for preflight: the checkpoint first, then Kafka.
 
-In this order what Kafka says can only be newer than what the checkpoint has committed.
+In this order, Kafka's offsets can only be newer than the offsets in the checkpoint.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ckpt_stream.protocol.topic_ends import TopicEnds
 
 
 def position_in_checkpoint(access: StreamAccess, *, for_start: bool) -> SourcePosition:
-    """Where the checkpoint stands; with all that a start depends on, if that is wanted.
+    """The position in the checkpoint and, for a start, everything else in the checkpoint that a start depends on.
 
-    For a start, a storage that does not answer is a finding of preflight; for a status it is an error.
+    If the storage does not answer, that is a finding of preflight for a start, and an error for a status.
     """
     try:
         return SourcePosition(read_checkpoint(access.files, with_metadata=for_start, with_start=for_start))
@@ -34,7 +34,7 @@ def position_in_checkpoint(access: StreamAccess, *, for_start: bool) -> SourcePo
 
 
 def with_source_ends(access: StreamAccess, position: SourcePosition, now: datetime, *, ages: bool) -> SourcePosition:
-    """The position with the source's ends, and with the age of what waits if that is wanted; asks Kafka, if it may."""
+    """Add the ends of the source and, on request, the age of unread records; without Kafka settings, Kafka is not asked."""
     if access.kafka is None:
         return position
     config, checkpoint = access.stream.config, position.checkpoint or CheckpointReport()
@@ -48,7 +48,7 @@ def with_source_ends(access: StreamAccess, position: SourcePosition, now: dateti
 
 
 def with_ages(kafka: Kafka, position: SourcePosition) -> SourcePosition:
-    """The same position with the age of what waits. Raises KafkaUnreachable."""
+    """Add the age of unread records. Raises KafkaUnreachable."""
     if position.unread_since is not None or position.topics is None:
         return position
     since = _unread_since(kafka, position.checkpoint or CheckpointReport(), position.topics)
@@ -67,7 +67,7 @@ def _lags(
     since: Mapping[tuple[str, int], float] | None,
     now: datetime,
 ) -> Iterator[PartitionLag]:
-    """What waits in each source partition; how long only where `since` is given."""
+    """The unread records of each source partition, with their age if `since` is given."""
     for topic, ends in topics.items():
         for partition, stable in (ends.stable if ends else {}).items():
             committed = committed_offsets.get(topic, {}).get(str(partition))

@@ -1,4 +1,4 @@
-"""Reads what a start depends on besides the stream's status, for preflight: sink, ledger, retention, limits of the brokers."""
+"""Reads the conditions of a start for preflight, besides the status: sink, ledger, retention, limits of the brokers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ckpt_stream.protocol.topic_ends import TopicEnds
 
 
 def read_start_conditions(access: StreamAccess, look: LookBeforeStart) -> StartConditions:
-    """What that look has seen, and what a start depends on besides. Kafka that does not answer is a finding, not an exception."""
+    """Add the conditions of a start to an observation. If Kafka does not answer, that becomes a finding, not an exception."""
     position = look.seen.position
     found = StartConditions(look.status, position, look.seen.now.timestamp())
     if access.kafka is None or position.topics is None:
@@ -36,7 +36,7 @@ def read_start_conditions(access: StreamAccess, look: LookBeforeStart) -> StartC
 
 
 def _with_kafka(access: StreamAccess, kafka: dict[str, Any], found: StartConditions) -> StartConditions:
-    """Adds what only a start depends on: sink, ledger, retention and limits of the brokers."""
+    """Add the conditions that come from Kafka: sink, ledger, retention and limits of the brokers."""
     config, admin = access.stream.config, shared_admin(kafka)
     wanted = [config.sink, *([config.dead_letter_topic] if config.dead_letter_topic else [])]
     missing = [topic for topic in wanted if partitions_of(admin, topic) is None]
@@ -61,7 +61,7 @@ def _retention(admin: Any, topic: str, ends: TopicEnds | None) -> int | None:
 
 
 def _ledger_refusal(access: StreamAccess, kafka: dict[str, Any]) -> StreamError | None:
-    """What the driver would say about ledger and checkpoint; reads only."""
+    """The refusal that the driver would raise because of ledger and checkpoint; this only reads."""
     config = access.stream.config
     topics = Topics(kafka)
     try:

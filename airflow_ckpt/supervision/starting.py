@@ -1,7 +1,7 @@
-"""Starts a driver once: of several tasks and users that answer the same failure at the same time, one starts a driver.
+"""Starts a driver once: if several tasks and users react to the same failure at the same time, only one of them starts a driver.
 
-Each notes a claim in the restart history before it starts anything; the one whose claim is accepted goes on, the others
-attach to its driver.
+Each writes a claim into the restart history before it starts a driver. The task or user whose claim is accepted continues, the
+others attach to its driver.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_ckpt.exceptions import CkptError, SubmitFailed
+from airflow_ckpt.exceptions import StorageError, SubmitFailed
 from airflow_ckpt.runners.base import Launch, Runner
 from airflow_ckpt.streams.status import StreamStatus
 from airflow_ckpt.streams.submit_intent import SubmitIntent
@@ -23,7 +23,7 @@ from ckpt_stream.protocol.run_files.restart_history import RestartEntry, SubmitE
 
 log = logging.getLogger(__name__)
 
-#: A claimant without an intent after this time counts as dead: between claim and intent there are only two small writes.
+#: A task that wrote a claim but no intent within this time counts as dead: only two small writes are between claim and intent.
 CLAIM_SECONDS = 30.0
 
 
@@ -32,19 +32,19 @@ class Starter:
     """Starts drivers of one stream in the name of one task or user."""
 
     access: StreamAccess
-    #: A task instance, or user@host.
+    #: The task instance, or user@host.
     by: str
-    #: Looks at the stream once more.
+    #: Observes the stream again.
     status: Callable[[], StreamStatus]
 
     def start_once(
         self, entry: SubmitEntry | RestartEntry, after: StreamStatus, runner: Runner, launch: Launch
     ) -> StreamStatus:
-        """Start the driver that follows the one of `after`; if another task or user does so now, attach to that driver."""
+        """Start the driver that follows the driver of `after`; if another task or user is doing so, attach to that driver."""
         try:
             number = self._claim(entry, after)
         except BaseException:
-            # No driver will read its secrets, and no launcher will delete them.
+            # Without a driver, no launcher would delete the secrets.
             launch.discard()
             raise
         if isinstance(number, StreamStatus):
@@ -56,7 +56,7 @@ class Starter:
         return self._start(entry.token, runner, launch, number)
 
     def _claim(self, entry: SubmitEntry | RestartEntry, after: StreamStatus) -> int | StreamStatus:
-        """The number of the accepted claim, or the stream with the driver that another task or user has started."""
+        """The number of the accepted claim, or the status with the driver that another task or user has started."""
         files, instead_of = self.access.files, None
         if isinstance(entry, SubmitEntry):
             # A submit withdraws a stop request, a restart does not: a user who submits wants the stream to run.
@@ -65,12 +65,12 @@ class Starter:
             seen = self._await_driver_after(after)
             if seen.token != after.token:
                 return seen
-            # It has died between its claim and its intent, or cannot reach the checkpoint any more.
+            # The other task or user died between claim and intent, or can no longer reach the checkpoint.
             instead_of = claimed.other
         return claimed.number
 
     def _await_driver_after(self, status: StreamStatus) -> StreamStatus:
-        """The stream, as soon as another driver than this one is known, or as it is after CLAIM_SECONDS."""
+        """Wait until another driver than this one is known, at most for CLAIM_SECONDS; returns the status then."""
         deadline = Deadline.after(CLAIM_SECONDS)
         while (seen := self.status()).token == status.token and not deadline.passed:
             time.sleep(0.2)
@@ -83,14 +83,14 @@ class Starter:
         try:
             files.remove(record_files.STOP)
         except Exception as e:
-            raise CkptError(
+            raise StorageError(
                 f"{stream.name} has a request to stop ({stream.checkpoint}/{record_files.STOP}) that cannot be deleted "
                 f"({type(e).__name__}: {e}); its driver would obey it. Nothing was started. Give the account that Airflow uses "
                 "the right to delete below the checkpoint, or delete the file, then submit again."
             ) from e
 
     def note_attach(self, submission: str | None) -> None:
-        """Note that this submit found a driver, so that clearing it after a later failure begins no new budget."""
+        """Note that this submit found a driver, so that clearing its task after a later failure begins no new budget."""
         note_attach(self.access.files, submission, self.by)
 
     def _start(self, token: str, runner: Runner, launch: Launch, number: int) -> StreamStatus:
@@ -106,7 +106,7 @@ class Starter:
         try:
             handle = runner.start(launch, token)
         except SubmitFailed as e:
-            # Only this error proves that there is no driver. After any other one the driver is looked for by its token.
+            # Only this error proves that there is no driver. After any other error the driver is looked for by its token.
             intent_files.add_failure(files, intent, str(e))
             raise
         intent_files.add_handle(files, intent, handle.as_dict())

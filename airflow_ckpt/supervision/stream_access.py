@@ -1,4 +1,4 @@
-"""What is needed to look at a stream: its declaration, its files, Kafka, and the runner of its drivers."""
+"""Everything that is needed to observe a stream: its declaration, its files, Kafka, and the runner of its drivers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ckpt_stream.kafka.settings import Kafka
 
 @dataclass(frozen=True)
 class StreamAccess:
-    """One stream with its connections resolved; nothing here knows Airflow."""
+    """One stream with its connections resolved; without Airflow."""
 
     stream: Stream
     files: FsspecFiles
     #: librdkafka settings with secrets; None: do not ask Kafka.
     kafka: Kafka | None
-    #: None: its drivers cannot be started or asked from here.
+    #: None: drivers cannot be started or observed from this machine.
     runner: Runner | None

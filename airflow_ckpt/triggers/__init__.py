@@ -1,1 +1,1 @@
-"""What a triggerer runs while a task is deferred."""
+"""The trigger, which the triggerer runs while a task is deferred."""

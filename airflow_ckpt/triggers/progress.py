@@ -1,4 +1,4 @@
-"""The trigger of every deferred task of this provider: it watches a stream until a goal is reached or out of reach."""
+"""The trigger of every deferred task of this provider: it checks a stream until a goal is reached or out of reach."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from airflow_ckpt.supervision.control import StreamControl
 
 T = TypeVar("T")
 
-#: After so many failed looks in a row the trigger reports the error: five minutes at the default interval.
+#: After so many failed checks in a row the trigger reports the error: five minutes at the default interval.
 TOLERATED_FAILURES = 30
-#: A look mostly waits for files and Kafka, so that many streams can share these threads.
+#: A check mostly waits for files and Kafka, so many streams can share these threads.
 THREADS = 16
 #: No trigger fires earlier. If a task is queued again before the executor has reported the end of its first part, the
-#: scheduler treats it as a task that died and fails it. Nothing is missed: the operator has looked before it deferred.
+#: scheduler takes it for a dead task and fails it. No event is lost: the operator has checked the stream before it deferred.
 MIN_DEFERRED_SECONDS = 3.0
 ERROR = "error"
 
@@ -35,14 +35,15 @@ _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="airflow-ckpt-look")
 
 
 async def off_the_loop(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Run a call that blocks in a thread of our own pool: other triggers use the loop's default pool."""
+    """Run a blocking call in a thread pool of this provider, because other triggers use the loop's default pool."""
     return await asyncio.get_running_loop().run_in_executor(_threads, partial(call, *args, **kwargs))
 
 
 class CheckpointProgressTrigger(BaseTrigger):
-    """Watches a stream's checkpoint and fires once: goal reached, stream failed, timed out, or status unknown.
+    """Checks a stream at intervals and fires once: goal reached, stream failed, timed out, or status unknown.
 
-    Its arguments name connections and hold no secrets. A failed look is repeated; the trigger gives up after many in a row.
+    Its arguments name connections and hold no secrets. A failed check is repeated; after many failures in a row the trigger
+    reports the error.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class CheckpointProgressTrigger(BaseTrigger):
             await self._pause(goal)
             yield self._event(REACHED, "the pause is over", None)
             return
-        # A triggerer starts all its triggers at once: spread their looks.
+        # A triggerer starts all its triggers at once: spread their checks over time.
         await asyncio.sleep(MIN_DEFERRED_SECONDS + random.uniform(0, min(self.poll_interval, 1.0)))  # noqa: S311
         failures = 0
         while True:
@@ -92,7 +93,7 @@ class CheckpointProgressTrigger(BaseTrigger):
                 outcome, status = await self._look(goal)
             except Exception as e:
                 failures += 1
-                self.log.warning("look %s failed: %s: %s", failures, type(e).__name__, e)
+                self.log.warning("check %s failed: %s: %s", failures, type(e).__name__, e)
                 if failures >= TOLERATED_FAILURES or _is_final(e):
                     yield self._event(ERROR, f"{type(e).__name__}: {e}", None)
                     return
@@ -111,7 +112,7 @@ class CheckpointProgressTrigger(BaseTrigger):
     _control: StreamControl | None = None
 
     async def _look(self, goal: Goal) -> tuple[Outcome, StreamStatus | None]:
-        """The state of the stream, or of the job that was started beside it."""
+        """Check the stream, or the job that was started beside it."""
         if self._control is None:
             self._control = await StreamHook(Stream.from_dict(self.stream), self.by).aget_conn()
         if self.handle is not None:
@@ -142,7 +143,7 @@ class CheckpointProgressTrigger(BaseTrigger):
         )
 
     async def on_kill(self) -> None:
-        """A user ended the deferred task: do with the stream what `on_kill_action` says."""
+        """Apply `on_kill_action` when a user ends the deferred task."""
         if (self.on_kill_action == "leave" and self.handle is None) or await self._is_still_deferred():
             return
         control = self._control or await StreamHook(Stream.from_dict(self.stream), self.by).aget_conn()
@@ -156,7 +157,7 @@ class CheckpointProgressTrigger(BaseTrigger):
             await off_the_loop(control.kill, wait=0)
 
     async def _is_still_deferred(self) -> bool:
-        """Whether the task goes on: a triggerer that loses its triggers to another triggerer calls on_kill too."""
+        """Whether the task continues: Airflow also calls on_kill when a trigger moves to another triggerer."""
         ti = self.task_instance
         if ti is None:
             return False
@@ -170,8 +171,8 @@ class CheckpointProgressTrigger(BaseTrigger):
 
 
 def _is_final(error: Exception) -> bool:
-    """Whether another look would fail too, because the declaration or a connection is wrong."""
+    """Whether another check would fail too, because the declaration or a connection is wrong."""
     from airflow_ckpt.exceptions import BadConnection, BadStream, UnknownConnection
 
-    # The operator found its connections before it deferred, so that an unknown one may be found again.
+    # The operator has found its connections before it deferred, so a connection that is unknown now may be found again.
     return isinstance(error, BadConnection | BadStream) and not isinstance(error, UnknownConnection)

@@ -1,1 +1,1 @@
-"""Verification: reads ledger, sink and checkpoint, and gives a verdict. Imports neither Airflow nor Spark."""
+"""Verification: reads ledger, sink and checkpoint, and reaches a verdict. Imports neither Airflow nor Spark."""

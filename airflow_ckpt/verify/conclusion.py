@@ -1,4 +1,4 @@
-"""The end of a verification: what was read from the sink, here or by a Spark job, against what the ledger has. Pure."""
+"""The end of a verification: compares the scan of the sink, from this process or a Spark job, with the ledger. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ckpt_stream.protocol.verification.scan_result import Scan
 
 
 def reach_verdict(plan: Plan, scans: Iterable[Scan] = ()) -> Verdict:
-    """The verdict. A topic of the plan that was not read keeps it from being clean."""
+    """Reach the verdict. If a topic of the plan was not read, the verdict is not clean."""
     verdict = replace(plan.verdict, findings=list(plan.verdict.findings), batches=list(plan.verdict.batches))
     found = {scan.topic: scan for scan in scans}
     for topic in plan.topics:
@@ -23,7 +23,7 @@ def reach_verdict(plan: Plan, scans: Iterable[Scan] = ()) -> Verdict:
                 Finding(
                     "not_scanned",
                     f"{topic.name} was to be read, and no scan of it has arrived.",
-                    "see how the job that reads it ended",
+                    "look at the log of the job that reads it, then verify again",
                     topic=topic.name,
                     violation=False,
                 )
@@ -52,7 +52,7 @@ def _sink(verdict: Verdict, topic: PlannedTopic, scan: Scan) -> None:
     if topic.audited and scan.audit is not None:
         faults = check_records(topic.batches, scan.audit, topic.name)
         verdict.findings.extend(faults.findings)
-        # Only the sums show an altered record, which has its name and place.
+        # Only the sums show an altered record, because its name and place are correct.
         verdict.findings.extend(f for f in differences if f.kind == "altered" or not faults.findings)
         verdict.lost, verdict.duplicated, verdict.alien = faults.lost, faults.duplicated, faults.alien
         verdict.torn, verdict.out_of_order = faults.torn, faults.out_of_order
@@ -61,12 +61,12 @@ def _sink(verdict: Verdict, topic: PlannedTopic, scan: Scan) -> None:
         _numbers_from_sums(verdict, differences)
     verdict.altered = sum(f.kind == "altered" for f in differences)
     if any(f.kind == TRUNCATED and f.topic == topic.name for f in verdict.findings):
-        # Whether deleted records had been there is unknown.
+        # It is unknown whether deleted records had been in the sink.
         verdict.lost = verdict.lost or None
 
 
 def _numbers_from_sums(verdict: Verdict, differences: Sequence[Finding]) -> None:
-    """Without the audit header the sums show how many are missing or too many, not which, nor in what order."""
+    """Without the audit header, the sums show how many records are missing or too many, but not which, and not their order."""
     verdict.lost = sum(f.records or 0 for f in differences if f.kind == "lost")
     surplus = sum(f.records or 0 for f in differences if f.kind == "surplus")
     alien = sum(f.records or 0 for f in differences if f.kind == "alien")

@@ -1,4 +1,4 @@
-"""The dead-letter topics that the batches of a stream name, each with what the ledger has of it."""
+"""Plans the verification of dead-letter topics: the topics that the batches name, each with its sums in the ledger."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ckpt_stream.protocol.verification.consistent_cut import ConsistentCut, cut_
 
 
 def plan_dead_letters(verdict: Verdict, reader: SubjectReader, cut: ConsistentCut) -> Iterator[PlannedTopic]:
-    """What is to be read of each of these topics; what keeps it from being read is added to the verdict."""
+    """The range to read of each of these topics; if a topic cannot be read, a finding is added to the verdict."""
     topics = {r.dead_letter_topic for b in cut.batches for r in b.lanes.values() if r.dead_letter_topic}
     for topic in sorted(topics):
         ends = reader.ends(topic)
         if ends is None:
             verdict.findings.append(missing_topic(topic, "dead-letter"))
             continue
-        # A batch may have been committed since the cut: where it began bounds the newest one of the cut.
+        # A batch may have been committed since the cut: its start is the end of the newest batch in the cut.
         beside = cut_beside(cut.batches, reader.read_settled(), ends, topic)
         beside = replace(beside, batches=[dead_letters_of(b, topic) for b in cut.batches])
         unknown = list(check_retention(beside, ends.earliest, topic, reader.cleanup_policy(topic)))
@@ -35,13 +35,13 @@ def plan_dead_letters(verdict: Verdict, reader: SubjectReader, cut: ConsistentCu
 
 
 def check_new_partitions(batches: Sequence[Batch], ends: TopicEnds, topic: str) -> Iterator[Finding]:
-    """A run looks at the dead-letter topic's partitions when it starts: for one that is added later, the batches are unknown."""
+    """A run lists the partitions of the dead-letter topic at its start; in a partition added later, the batches are unknown."""
     naming = [b for b in batches if any(r.dead_letter_topic == topic for r in b.lanes.values())]
     for partition, end in ends.stable.items():
         if end > 0 and any(partition not in b.sink_start(topic) for b in naming):
             yield Finding(
                 "dead_letter_partition",
-                f"{topic}-{partition} was added while the stream ran: its records cannot be told apart by batch.",
+                f"{topic}-{partition} was added while the stream ran: it is unknown to which batch its records belong.",
                 "restart the stream after partitions were added, and verify a range that begins there",
                 topic=topic,
                 partition=partition,
@@ -50,7 +50,7 @@ def check_new_partitions(batches: Sequence[Batch], ends: TopicEnds, topic: str) 
 
 
 def dead_letters_of(batch: Batch, topic: str) -> Batch:
-    """The batch as the dead-letter topic should show it."""
+    """The batch with the sums that the dead-letter topic should have."""
     lanes = {
         lane: replace(r, records=r.dead_letters, checksum=r.dead_letter_checksum, placed=None)
         if r.dead_letter_topic == topic

@@ -1,4 +1,4 @@
-"""Verifies a sink that another program writes: duplicates, lost and alien records by an id that its records carry."""
+"""Verifies a sink of another program: finds duplicated, lost and alien records by an id in each record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ckpt_stream.kafka.topic_settings import cleanup_policy, topic_settings
 from ckpt_stream.protocol.verification.removed_records import removed_by_compaction
 
 MAX_IDS = 20_000_000
-#: Faults of one kind that are listed one by one; the rest is only counted.
+#: So many faults of one kind are listed one by one; further faults are only counted.
 LISTED = 20
 
 
@@ -38,19 +38,19 @@ def verify_foreign(
     transaction_timeout: float = 60.0,
     progress: Progress | None = None,
 ) -> Verdict:
-    """The verdict on a topic, which is read once under read_committed up to its last stable offset.
+    """Verify a topic, which is read once with read_committed up to its last stable offset.
 
     ``id_path`` is ``key``, ``value``, ``header:<name>`` or a path into the JSON value such as ``$.order.id``. Duplicates are
-    always looked for, lost and alien records against a ``source`` topic, and with ``sequence`` holes between the least and
-    the largest number. Name the consumer ``group`` of the program that writes the topic if it may be running: records that
-    the group has not committed yet are then not reported as missing. Without it, a gap at the end of a source partition is
-    `not_there_yet`.
+    always looked for; lost and alien records if there is a ``source`` topic; missing numbers between the smallest and the largest
+    id if ``sequence`` is true. Give the consumer ``group`` of the program that writes the topic if it may be running: records
+    that the group has not committed yet are then not reported as missing. Without a group, records that are missing at the end
+    of a source partition are `not_there_yet`.
     """
     begun = time.perf_counter()
     verdict = Verdict(topic, FOREIGN_SINK, time=datetime.now(UTC).isoformat(timespec="seconds"))
     reader = _Reader(kafka, verdict, sequence, max_ids, transaction_timeout, progress)
     try:
-        # Before the sink's end is read: the source records that are due now must be in the sink by then.
+        # Read before the sink's end: the source records up to these offsets must be in the sink by then.
         due = reader.due(source, group) if source else {}
         sink = reader.read(topic, "sink", id_reader(id_path))
         if sink is not None:
@@ -64,7 +64,7 @@ def verify_foreign(
                 _compare(verdict, reader, sink, ids, due, has_group=group is not None)
     except TooManyIds:
         what = f"There are more than {max_ids:,} records, too many to keep their ids in memory."
-        helps = "a sink written by ckpt_stream can be verified at any size; of others, verify a smaller topic"
+        helps = "verify a smaller topic (a sink written by ckpt_stream can have any size)"
         verdict.findings.append(_unknown("too_many_ids", what, helps, topic=topic))
     verdict.seconds = round(time.perf_counter() - begun, 3)
     if verdict.sink_committed and verdict.seconds:
@@ -78,13 +78,15 @@ def _compare(
     verdict.source_records = len(source) + source.without
     lost, waiting = missing_records(sink, source, due, certain=has_group)
     if len(waiting):
-        what = f"{len(waiting)} record(s) at the end of {source.topic} are not in {sink.topic}: lost, or still to come."
+        what = (
+            f"{len(waiting)} record(s) at the end of {source.topic} are not in {sink.topic}: lost, or not written yet."
+        )
         helps = "name the consumer group of the job that writes the sink, or verify again when it has caught up"
         verdict.findings.append(_unknown("not_there_yet", what, helps, topic=source.topic, records=len(waiting)))
-    # A record that retention has deleted, or that has no id, looks lost or alien and is not.
+    # A record that retention has deleted, or that has no id, would wrongly count as lost or alien.
     if not reader.is_cut_short(sink.topic) and (not len(lost) or len(lost) > sink.without):
         helps = "find out which run of the job read it, and whether its output was committed"
-        findings = _listed("lost", source, lost, lambda _: "has no record of its id in the sink", helps)
+        findings = _listed("lost", source, lost, lambda _: "has an id that is not in the sink", helps)
         verdict.lost = (verdict.lost or 0) + _add(verdict, findings)
     alien = records_without_source(sink, source)
     if not reader.is_cut_short(source.topic) and (not len(alien) or len(alien) > source.without):
@@ -95,14 +97,14 @@ def _compare(
 
 
 def _add(verdict: Verdict, findings: Iterable[Finding]) -> int:
-    """Add findings to a verdict; how many records they concern."""
+    """Add findings to a verdict; returns the number of records that they concern."""
     found = list(findings)
     verdict.findings.extend(found)
     return sum(f.records or 0 for f in found)
 
 
 def check_duplicates(sink: Ids) -> Iterator[Finding]:
-    """Every copy of an id but the first."""
+    """Find every copy of an id except the first."""
     import numpy as np
 
     numbers, _, _ = sink.arrays()
@@ -110,33 +112,33 @@ def check_duplicates(sink: Ids) -> Iterator[Finding]:
     ordered = numbers[order]
     again = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1
     first = {int(order[i]): int(order[np.searchsorted(ordered, ordered[i])]) for i in again[:LISTED]}
-    helps = "see what wrote it twice: a restart of a job whose sink is at-least-once, or two jobs"
-    words = "has the same id as the one at"
+    helps = "find out what wrote it twice: a restart of a job whose sink is at-least-once, or two jobs"
+    words = "has the same id as the record at"
     return _listed("duplicate", sink, order[again], lambda i: f"{words} {sink.place(first[i])}", helps)
 
 
 def check_holes(sink: Ids) -> Iterator[Finding]:
-    """Whole numbers without a record between the least and the largest."""
+    """Find whole numbers between the smallest and the largest id that no record has."""
     import numpy as np
 
     numbers = np.unique(sink.arrays()[0])
-    # As unsigned numbers: the distance of two 64-bit numbers may be larger than a signed one.
+    # As unsigned numbers: the distance of two signed 64-bit numbers may be larger than the largest signed number.
     steps = np.diff(numbers.view(np.uint64))
     holes = np.flatnonzero(steps > 1)
     for i in holes[:LISTED]:
         size, first, last = int(steps[i]) - 1, int(numbers[i]) + 1, int(numbers[i + 1]) - 1
         which = f"The id {first} is" if size == 1 else f"The {size} ids {first} to {last} are"
-        what = f"{which} missing between the least and the largest."
+        what = f"{which} missing between the smallest and the largest id."
         yield Finding("lost", what, topic=sink.topic, records=size)
     if left := sum(int(step) - 1 for step in steps[holes[LISTED:]]):
         yield Finding("lost", f"{left} more id(s) are missing.", topic=sink.topic, records=left)
 
 
 def missing_records(sink: Ids, source: Ids, due: Mapping[int, int], *, certain: bool) -> tuple[Any, Any]:
-    """Which records of the source are lost from the sink, and which may still be on their way.
+    """The records of the source that are lost, and the records that may not be written yet.
 
-    ``due``: up to which offsets the source must be in the sink. Where that is unknown, records missing after the last
-    delivered record of their partition may still be on their way.
+    ``due``: the offsets up to which the source must be in the sink. If they are unknown, records that are missing after the last
+    delivered record of their partition may not be written yet.
     """
     import numpy as np
 
@@ -153,14 +155,14 @@ def missing_records(sink: Ids, source: Ids, due: Mapping[int, int], *, certain: 
 
 
 def records_without_source(sink: Ids, source: Ids) -> Any:
-    """Which records of the sink have an id that the source does not have."""
+    """The records of the sink whose id is not in the source."""
     import numpy as np
 
     return np.flatnonzero(~np.isin(sink.arrays()[0], source.arrays()[0]))
 
 
 def _listed(kind: str, ids: Ids, which: Any, words: Callable[[int], str], helps: str) -> Iterator[Finding]:
-    """A finding for each of the first records, and one for the rest."""
+    """A finding for each of the first records, and one finding for all further records."""
     for index in map(int, which[:LISTED]):
         what = f"The record at {ids.place(index)} {words(index)}."
         partition, offset = ids.partitions[index], ids.offsets[index]
@@ -170,7 +172,7 @@ def _listed(kind: str, ids: Ids, which: Any, words: Callable[[int], str], helps:
 
 
 class _Reader:
-    """Reads the ids of topics; what keeps them from being complete is added to the verdict."""
+    """Reads the ids of topics; if they are not complete, a finding is added to the verdict."""
 
     def __init__(
         self, kafka: Kafka, verdict: Verdict, sequence: bool, max_ids: int, timeout: float, progress: Progress | None
@@ -180,19 +182,19 @@ class _Reader:
         self.admin = admin_client(kafka)
 
     def due(self, source: str, group: str | None) -> dict[int, int]:
-        """Up to which offsets the source must be in the sink."""
+        """The offsets up to which the source must be in the sink."""
         ends = topic_ends(self.admin, source)
         if group is None or ends is None:
             return dict(ends.stable) if ends is not None else {}
         committed = group_offsets(self.kafka, group, {source: ends.stable}).get(source, {})
         if not committed:
-            what = f"The group {group} has committed nothing for {source}: what must be in the sink is unknown."
-            helps = "name the group of the job that writes the sink, or leave it out"
+            what = f"The group {group} has committed nothing for {source}: it is unknown which records must be in the sink."
+            helps = "give the group of the job that writes the sink, or leave the group out"
             self.verdict.findings.append(_unknown("no_group_offsets", what, helps, topic=source))
         return {int(p): offset for p, offset in committed.items()}
 
     def read(self, topic: str, role: str, id_of: IdOf) -> Ids | None:
-        """The ids of a topic; None when there is no such topic."""
+        """Read the ids of a topic; None if there is no such topic."""
         ends = topic_ends(self.admin, topic)
         if ends is None:
             self.verdict.findings.append(missing_topic(topic, role))
@@ -231,14 +233,14 @@ class _Reader:
 
 
 def check_without(ids: Ids) -> Iterator[Finding]:
-    """Records without an id cannot be told apart: unknown."""
+    """Records without an id cannot be compared: the verdict is unknown."""
     if ids.first_without is not None:
         partition, offset = ids.first_without
-        what = f"{ids.without} record(s) have no id of that kind, the first at {ids.topic}-{partition} offset {offset}."
+        what = f"{ids.without} record(s) have no such id, the first at {ids.topic}-{partition} offset {offset}."
         where = {"topic": ids.topic, "partition": partition, "offset": offset, "records": ids.without}
-        yield _unknown("no_id", what, "check the id's path", **where)
+        yield _unknown("no_id", what, "check the path of the id", **where)
 
 
 def _unknown(kind: str, what: str, helps: str, **where: Any) -> Finding:
-    """A finding that is no violation, and keeps the verdict from being clean."""
+    """A finding that is no violation, but makes the verdict unknown."""
     return Finding(kind, what, helps, violation=False, **where)

@@ -1,4 +1,4 @@
-"""Verdicts, reports and the documents of a verification's Spark jobs, kept beside the checkpoint in `_ckpt/verdicts/`."""
+"""Keeps verdicts, reports and the documents of a verification's Spark jobs beside the checkpoint, in `_ckpt/verdicts/`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ckpt_stream.protocol.run_files.record_files import FOLDER
 from ckpt_stream.protocol.storage import delete_old_files
 
 VERDICTS = f"{FOLDER}/verdicts"
-#: A watchdog leaves a verdict every few minutes.
+#: How many verdicts are kept; a watchdog writes one every few minutes.
 KEPT = 100
 
 
 def keep_verdict(files: FsspecFiles, document: dict[str, Any]) -> str:
-    """Write a verdict, and its report with plots; the name of the report.
+    """Write a verdict, and its report with plots; returns the name of the report.
 
     A violation is noted first: the next verification must know of it even if the report cannot be written. Any other verdict
-    moves the position of the next verification, and is noted by the caller when it has been reported (`record_verdict`).
+    moves the start of the next verification; the caller notes it after it was reported (`record_verdict`).
     """
     name = f"{VERDICTS}/{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
     files.write(f"{name}.json", json.dumps(document))
@@ -37,14 +37,14 @@ def keep_verdict(files: FsspecFiles, document: dict[str, Any]) -> str:
 
 
 def delete_old_verdicts(files: FsspecFiles) -> None:
-    """Keep the newest verdicts, two files each."""
-    # A verdict is named by its time; a job's plan and result by its token, which has no T.
+    """Delete all but the newest verdicts; each has two files."""
+    # A verdict is named after its time, a job's plan and result after its token, which has no T.
     verdicts = [name for name in files.names(VERDICTS) if "T" in name]
     delete_old_files(files, [f"{VERDICTS}/{name}" for name in verdicts[: -2 * KEPT]])
 
 
 def result_name(token: str) -> str:
-    """The file, below the checkpoint, to which the Spark job of this token writes its result."""
+    """The file, below the checkpoint, to which the Spark job with this token writes its result."""
     return f"{VERDICTS}/{token}.result"
 
 

@@ -1,4 +1,4 @@
-"""The first half of a verification: the checks of the ledger, and what of the topics is to be read."""
+"""The first half of a verification: the checks of the ledger, and the ranges of the topics to read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument
 from airflow_ckpt.verify.checks.checkpoint_check import check_checkpoint
 from airflow_ckpt.verify.checks.history_check import check_history
 from airflow_ckpt.verify.checks.ledger_check import check_batches, check_group, check_lanes, source_span
@@ -31,7 +31,7 @@ from ckpt_stream.protocol.verification.consistent_cut import (
     take_consistent_cut,
 )
 
-#: Findings that a record which readers do not see yet would refute.
+#: Findings that may be wrong, because readers do not see a record yet.
 MAYBE_HIDDEN = ("torn_batch", "ledger_behind", "group_ahead")
 
 
@@ -43,9 +43,9 @@ def make_plan(
     count_aborted: bool = False,
     dead_letters: bool = True,
 ) -> Plan:
-    """Everything but the reading of the topics: the checks of the ledger, and the consistent cut that is to be read."""
+    """Everything except reading the topics: the checks of the ledger, and the consistent cut that is to be read."""
     if depth not in (LEDGER, SINK):
-        raise CkptError(
+        raise BadArgument(
             f"depth={depth!r} is none of {LEDGER}, {SINK}. `recompute` runs as a Spark job: submit the stream's application "
             'with "recompute": {"result": <file>} in its configuration.'
         )
@@ -73,7 +73,7 @@ def make_plan(
 
 
 def _check_ledger(verdict: Verdict, reader: SubjectReader, wanted: BatchRange) -> tuple[ConsistentCut, TopicEnds]:
-    """Ledger, checkpoint, group and open transactions; and the cut through the sink, with the sink's ends."""
+    """Check ledger, checkpoint, group and open transactions; returns the cut through the sink, with the sink's ends."""
     subject = reader.subject
     group = reader.read_group()
     before = reader.read_checkpoint()
@@ -127,20 +127,21 @@ def _queries(batches: Sequence[Batch]) -> list[dict[str, Any]]:
 
 
 def _with_the_one_before(batches: Sequence[Batch], cut: ConsistentCut, wanted: BatchRange) -> Sequence[Batch]:
-    """The batches of the range up to the cut's last, and the one that the first of them must follow."""
+    """The batches of the range up to the last batch of the cut, and the batch that the first of them must follow."""
     first, _ = wanted.slice_of(batches)
     last = batches.index(cut.batches[-1]) + 1 if cut.batches else first
     return batches[max(0, first - 1) : last]
 
 
 def _undecided(finding: Finding) -> Finding:
-    """An open transaction may hide what seems to be missing: undecided until it has ended."""
+    """Mark findings as undecided: an open transaction may hide the records that seem to be missing."""
     if finding.kind not in MAYBE_HIDDEN:
         return finding
     return replace(
         finding,
-        what=f"{finding.what} A transaction in the ledger has not ended yet, or its end is still being written: undecided.",
-        helps="verify again; what stays open is reported as `open_transaction`, and the next start of the stream ends it",
+        what=f"{finding.what} Undecided: a transaction in the ledger has not ended, or its end is still being written.",
+        helps="verify again; a transaction that stays open is reported as `open_transaction`, and the next start of the stream "
+        "ends it",
         violation=False,
     )
 

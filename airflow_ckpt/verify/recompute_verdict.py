@@ -1,4 +1,4 @@
-"""The verdict at depth `recompute`, from the result that the stream's application wrote as a Spark job. Pure."""
+"""The verdict at depth `recompute`, from the result file of the Spark job. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import NoResult, OtherVersion
 from airflow_ckpt.verify.verdict import RECOMPUTE, Finding, Verdict
 
 RESULT_FORMAT = 1
-#: The result's name of a fault, the finding's name, what it means, and what to do.
+#: The name of a fault in the result, the name of the finding, its meaning, and what to do.
 FAULTS = (
-    ("lost", "lost", "should be in the sink and is not", "its source records are within the range that was committed"),
+    (
+        "lost",
+        "lost",
+        "should be in the sink and is not",
+        "find out why it was not written: its source records are in the committed range",
+    ),
     (
         "duplicated",
         "duplicate",
@@ -33,10 +38,12 @@ def verdict_of(text: str, stream: str | None = None) -> Verdict:
     try:
         result = json.loads(text)
         if result["format"] != RESULT_FORMAT:
-            raise CkptError(f"The result has format {result['format']!r}; this version reads format {RESULT_FORMAT}.")
+            raise OtherVersion(
+                f"The result has format {result['format']!r}; this version reads format {RESULT_FORMAT}."
+            )
         return _verdict(result, stream or result["stream"])
     except (ValueError, KeyError, TypeError) as e:
-        raise CkptError(f"Not the result of a recomputation: {text[:200]!r}") from e
+        raise NoResult(f"Not the result of a recomputation: {text[:200]!r}") from e
 
 
 def _verdict(result: Mapping[str, Any], stream: str) -> Verdict:
@@ -53,7 +60,7 @@ def _verdict(result: Mapping[str, Any], stream: str) -> Verdict:
         verdict.findings.append(Finding(unknown["kind"], unknown["what"], unknown["helps"], violation=False))
     verdict.findings.extend(_faults(result))
     if verdict.sink_committed is None and not verdict.findings:
-        raise CkptError("The result of the recomputation says neither what was found nor why nothing was.")
+        raise NoResult("The result of the recomputation has neither numbers nor a reason why it has none.")
     return verdict
 
 

@@ -1,4 +1,4 @@
-"""A verdict for people: a table in the terminal, and one self-contained HTML page with plots."""
+"""Shows a verdict: as a table in the terminal, and as one self-contained HTML page with plots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLOURS = {"clean": "#1a7f37", "violated": "#cf222e", "unknown": "#9a6700"}
 STYLES = {"clean": "bold green", "violated": "bold red", "unknown": "bold yellow"}
 WORDS = {
     "clean": "every record is in the sink exactly once",
-    "violated": "records are lost, doubled or not what they should be",
+    "violated": "records are lost, doubled or altered",
     "unknown": "not verified: see the findings",
 }
 ROWS = (
@@ -38,11 +38,11 @@ ROWS = (
     ("records per second", "records_per_second"),
 )
 
-#: Shown only where they have a number: not every depth, nor every stream, has them.
+#: These rows are shown only if they have a number, because not every depth and not every stream has them.
 OPTIONAL = ("recomputed", "dead_letters")
 
 Document = Mapping[str, Any]
-#: Query and number of the batches that findings point to.
+#: Query and number of the batches to which findings refer.
 Faulty = Set[tuple[str | None, int]]
 
 
@@ -60,7 +60,7 @@ def _value(verdict: Document, name: str) -> str:
 
 
 def _range(verdict: Document) -> str:
-    """The batches; with their queries, where the ledger has several: each of them counts from 0."""
+    """The range of batches; with their queries if the ledger has several, because each query counts from 0."""
     first, last = verdict.get("first_batch"), verdict.get("last_batch")
     if first is None:
         return "none"
@@ -91,7 +91,7 @@ def verdict_as_text(verdict: Document) -> RenderableType:
 
 
 def as_plain_text(verdict: Document) -> str:
-    """The same without colours, for a log."""
+    """The verdict as a table without colours, for a log."""
     from rich.console import Console
 
     text = StringIO()
@@ -100,7 +100,7 @@ def as_plain_text(verdict: Document) -> str:
 
 
 def as_html(verdict: Document, batches: Sequence[Document] = ()) -> str:
-    """The verdict as one HTML page; ``batches`` are those of the run record, for the plots of lag and time per batch."""
+    """The verdict as one HTML page; ``batches`` come from the run record, for the plots of lag and time per batch."""
     state = verdict["verdict"]
     rows = "".join(f"<tr><td>{escape(label)}</td><td>{escape(value)}</td></tr>" for label, value in _rows(verdict))
     findings = "".join(
@@ -135,7 +135,7 @@ svg {{ width: 100%; height: auto; background: #f6f8fa; border-radius: 6px }} fig
 def _records(batches: Sequence[Document], faulty: Faulty) -> str:
     if not batches:
         return ""
-    words = "Records per batch: grey as the ledger has them, blue as found in the sink, red where a finding points."
+    words = "Records per batch: grey in the ledger, blue in the sink, red if a finding refers to the batch."
     return f"<figure>{_bars(batches, faulty)}<figcaption>{words}</figcaption></figure>"
 
 
@@ -166,7 +166,7 @@ def _is(batch: Document, faulty: Faulty) -> bool:
 
 
 def _throughput(batches: Sequence[Document]) -> str:
-    """What went in and what came out, batch by batch, over the time at which the batches were committed."""
+    """A plot of the records read and written by each batch, over the time at which the batches were committed."""
     known = [(t, b) for b in batches if b.get("source") is not None and (t := _seconds(b["time"])) is not None]
     if len(known) < 2 or known[-1][0] <= known[0][0]:
         return ""
@@ -207,7 +207,7 @@ def _lag(batch: Document) -> int | None:
 def _line(
     batches: Sequence[Document], label: str, value: Callable[[Document], int | None], unit: str, caption: str
 ) -> str:
-    """One number per batch as a line."""
+    """A plot with one number per batch."""
     known = [(b["batch"], found) for b in batches if (found := value(b)) is not None]
     if len(known) < 2:
         return ""

@@ -1,6 +1,6 @@
-"""The plan of a verification: everything but the reading of the sink, which may be done here or by a Spark job.
+"""The plan of a verification: everything except reading the sink, which this process or a Spark job does.
 
-A plan can be kept as JSON until the job is done; then `reach_verdict` compares what the job has found with it.
+A plan can be kept as JSON until the job has ended; then `reach_verdict` compares the job's result with it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import OtherVersion
 from airflow_ckpt.verify.checks.audit_check import expected_lanes
 from airflow_ckpt.verify.verdict import BatchSums, Finding, Verdict
 from ckpt_stream.protocol.ledger.ledger_batches import Batch
@@ -20,7 +20,7 @@ from ckpt_stream.protocol.verification.consistent_cut import ConsistentCut
 from ckpt_stream.protocol.verification.scan_result import Boundaries
 
 PLAN_FORMAT = 2
-#: What a topic is to the stream.
+#: The role of a topic in the stream.
 SINK_TOPIC, DEAD_LETTER_TOPIC = "sink", "dead_letters"
 
 
@@ -30,7 +30,7 @@ class PlannedTopic:
 
     name: str
     role: str
-    #: What the ledger has of this topic.
+    #: The sums of this topic in the ledger.
     batches: Sequence[Batch]
     start: Mapping[int, int]
     end: Mapping[int, int]
@@ -49,7 +49,7 @@ class PlannedTopic:
 
 @dataclass(frozen=True)
 class Plan:
-    """What was found so far, and what is left to be read."""
+    """The findings so far, and the topics that are to be read."""
 
     verdict: Verdict
     topics: tuple[PlannedTopic, ...] = ()
@@ -59,11 +59,11 @@ class Plan:
 
     @property
     def offsets(self) -> int:
-        """How many offsets are to be read: the measure by which to choose between this process and a Spark job."""
+        """How many offsets are to be read; this number decides between this process and a Spark job."""
         return sum(topic.offsets for topic in self.topics)
 
     def job(self, kafka: Mapping[str, Any], result: str) -> dict[str, Any]:
-        """The document for `ckpt_stream/verify/sink_job.py`, without secrets; ``result`` is where it writes what it found."""
+        """The document for `ckpt_stream/verify/sink_job.py`, without secrets; ``result`` is the file for its result."""
         return {
             "name": f"verify {self.verdict.stream}",
             "kafka": {name: value for name, value in kafka.items() if not is_secret(name)},
@@ -97,7 +97,9 @@ class Plan:
     def from_json(cls, text: str) -> Plan:
         document = json.loads(text)
         if document.get("format") != PLAN_FORMAT:
-            raise CkptError(f"The plan has format {document.get('format')!r}; this version reads format {PLAN_FORMAT}.")
+            raise OtherVersion(
+                f"The plan has format {document.get('format')!r}; this version reads format {PLAN_FORMAT}."
+            )
         found = document["verdict"]
         findings, notes = ([Finding(**f) for f in found[name]] for name in ("findings", "notes"))
         batches = [BatchSums(**b) for b in found["batches"]]
@@ -129,7 +131,7 @@ def _planned_topic(document: Mapping[str, Any]) -> PlannedTopic:
 
 
 def _batch_as_list(batch: Batch) -> list[Any]:
-    """What the verdict needs of a batch: its name and time and, per lane, the sums."""
+    """The parts of a batch that the verdict needs: its name and time and, per lane, the sums."""
     lanes = {str(lane): [r.records, r.checksum, r.placed, r.format] for lane, r in batch.lanes.items()}
     return [batch.query, batch.number, batch.shared, batch.any_lane.time, batch.any_lane.lanes, lanes]
 

@@ -1,10 +1,10 @@
-"""What is verified, and what Kafka and the checkpoint hold of it."""
+"""The subject of a verification, and the reader of its data in Kafka and in the checkpoint."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import ScanStuck
 from airflow_ckpt.kafka.group_offsets import group_offsets
 from ckpt_stream.kafka.admin_client import admin_client
 from ckpt_stream.kafka.ask_topic_ends import topic_ends
@@ -23,7 +23,7 @@ from ckpt_stream.protocol.topic_ends import TopicEnds
 
 @dataclass(frozen=True)
 class Subject:
-    """The stream that is verified: its topics, and where its checkpoint and its consumer group are."""
+    """The stream that is verified: its topics, its checkpoint and its consumer group."""
 
     stream: str
     kafka: Kafka
@@ -35,7 +35,7 @@ class Subject:
 
 
 class SubjectReader:
-    """Reads for one verification what Kafka and the checkpoint hold of its subject, with the clients for it."""
+    """Reads the data of one verification from Kafka and the checkpoint."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -46,7 +46,7 @@ class SubjectReader:
         self._adoptions: dict[str, Adoption] = {}
 
     def read_checkpoint(self) -> IntactCheckpoint | None:
-        """Where the checkpoint stands; and what its query took over, if it did."""
+        """Read the checkpoint, and the end of the ledger that its query has adopted, if it has adopted one."""
         if self.subject.files is None:
             return None
         found = read_intact_checkpoint(self.subject.files)
@@ -55,7 +55,7 @@ class SubjectReader:
         return found
 
     def ends(self, topic: str) -> TopicEnds | None:
-        """Where a topic begins and ends; None when there is no such topic."""
+        """Where a topic begins and ends; None if there is no such topic."""
         return topic_ends(self.admin, topic)
 
     def lanes_count(self) -> int | None:
@@ -67,16 +67,16 @@ class SubjectReader:
         return batches_of(self.lanes, self._adoptions)
 
     def read_group(self) -> Offsets:
-        """Where the stream's group stands in the partitions that the ledger names."""
+        """Read the committed offsets of the stream's group in the partitions that the ledger names."""
         if not self.subject.group or not (batches := self.read_batches()):
             return {}
         partitions = {topic: map(int, ends) for topic, ends in batches[-1].any_lane.end.items()}
         return group_offsets(self.subject.kafka, self.subject.group, partitions)
 
     def wait_for_ledger(self) -> bool:
-        """Wait until readers see all that is in the ledger now, so that a commit seen elsewhere is seen here too.
+        """Wait until readers see all records that are in the ledger now, so that each commit in the checkpoint is seen here too.
 
-        A commit is answered before its marker is in the ledger. False: a transaction holds readers back for longer.
+        Kafka answers a commit before its marker is in the ledger. False: a transaction still hides records from readers.
         """
         topics = Topics(self.subject.kafka)
         try:
@@ -85,7 +85,7 @@ class SubjectReader:
             topics.close()
 
     def read_settled(self) -> list[Batch]:
-        """The batches once readers see what was in the ledger before."""
+        """Read the batches when readers see all records that were in the ledger before."""
         self.wait_for_ledger()
         lanes = self.lanes
         try:
@@ -99,7 +99,9 @@ class SubjectReader:
     def read_sink_ends(self) -> TopicEnds:
         ends = self.ends(self.subject.sink)
         if ends is None:
-            raise CkptError(f"The sink topic {self.subject.sink} was deleted during the verification.")
+            raise ScanStuck(
+                f"The sink topic {self.subject.sink} was deleted during the verification. Find out who deleted it."
+            )
         return ends
 
     def cleanup_policy(self, topic: str) -> str:

@@ -26,7 +26,7 @@ def verify(
     dead_letters: bool = True,
     progress: Progress | None = None,
 ) -> Verdict:
-    """The verdict on a stream. Raises only when Kafka or the checkpoint cannot be read, never for what it finds."""
+    """Verify a stream. Raises only if Kafka or the checkpoint cannot be read; faults become findings of the verdict."""
     begun = time.perf_counter()
     plan = make_plan(subject, depth=depth, batches=batches, count_aborted=count_aborted, dead_letters=dead_letters)
     verdict = reach_verdict(plan, scan_in_process(plan, subject.kafka, progress))
@@ -35,7 +35,7 @@ def verify(
 
 
 def scan_in_process(plan: Plan, kafka: Kafka, progress: Progress | None = None) -> Iterator[Scan]:
-    """Read what the plan names in this process, one topic after the other."""
+    """Read the topics of the plan in this process, one after the other."""
     for topic in plan.topics:
         where = (topic.name, topic.start, topic.end, topic.boundaries)
         found = scan(kafka, *where, progress, expected_lanes(topic.batches) if topic.audited else None)

@@ -1,4 +1,4 @@
-"""How far a stream was verified, kept beside its checkpoint: where `since="last"` begins."""
+"""Keeps the last verified batch of a stream beside its checkpoint; `since="last"` begins after it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ckpt_stream.protocol.run_files.record_files import FOLDER
 from ckpt_stream.protocol.verification.consistent_cut import BatchRange
 
 FILE = f"{FOLDER}/verified.json"
-#: depth -> the depths that look at all that it looks at: a verification of the sink reads the ledger too.
+#: depth -> the depths that include it: a verification of the sink also checks the ledger.
 COVERED_BY = {LEDGER: (LEDGER, SINK), SINK: (SINK,)}
 #: Kinds of findings that no later verification can resolve.
 NEVER_KNOWN = {HISTORY, TRUNCATED, REPLAY_ACCEPTED}
@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 
 
 def not_yet_verified(files: FsspecFiles, depth: str) -> BatchRange:
-    """The batches after those that were verified at this depth.
+    """The range after the batches that were verified at this depth.
 
-    The last verified batch may be one of the query from which this one took over. If the ledger does not know its query, the
-    range begins where the ledger does.
+    The last verified batch may belong to an earlier query, whose ledger the newest query has adopted. If its query is not in the
+    ledger, the range begins at the start of the ledger.
     """
     positions, query = _read(files), read_checkpoint(files).query_id
     known = [positions[by] for by in COVERED_BY.get(depth, ()) if "batch" in positions.get(by, {})]
@@ -38,11 +38,11 @@ def not_yet_verified(files: FsspecFiles, depth: str) -> BatchRange:
 
 
 def record_verdict(files: FsspecFiles, document: Mapping[str, Any]) -> None:
-    """Move the position as the verdict allows.
+    """Move the last verified batch, if the verdict allows it.
 
-    A clean verdict moves it, if no batch lies between the position and the range. What the ledger has forgotten or retention
-    has deleted can never be verified: the position moves on after that was reported once, unless the verdict before was a
-    violation. A violation holds the position until a user verifies from a batch of their choice and the verdict is clean.
+    A clean verdict moves it, if the range begins directly after it. Batches that are gone from the ledger, or whose records
+    retention has deleted, can never be verified: they are skipped after they were reported once, unless the verdict before was a
+    violation. After a violation it stays, until a user verifies from a batch of their choice and the verdict is clean.
     """
     positions, depth, reached = _read(files), document["depth"], document.get("reached")
     if depth not in COVERED_BY:
@@ -58,7 +58,7 @@ def record_verdict(files: FsspecFiles, document: Mapping[str, Any]) -> None:
         order = _BatchOrder(document)
         until = max((order.place(p["query_id"], p["batch"]) for p in known), default=order.nothing)
         if order.leaves_out(until) and not violated:
-            log.info("the batches after %s are still to be verified: `since=last` goes on there", until)
+            log.info("the batches after %s are still to be verified: `since=last` continues there", until)
             return
         if violated or order.place(reached["query_id"], reached["batch"]) > until:
             positions[depth] = {**reached, "verdict": document["verdict"]}
@@ -66,16 +66,16 @@ def record_verdict(files: FsspecFiles, document: Mapping[str, Any]) -> None:
             newest = max(known, key=lambda p: order.place(p["query_id"], p["batch"]))
             positions[depth] = {**newest, "verdict": document["verdict"]}
         if gone:
-            log.warning("this range can never be verified any more; the next verification goes on after %s", reached)
+            log.warning("this range can no longer be verified; the next verification continues after %s", reached)
     else:
         return
     files.write(FILE, json.dumps(positions))
 
 
 class _BatchOrder:
-    """The order of the batches, as the ledger had it when the verdict was reached."""
+    """The order of the batches in the ledger when the verdict was reached."""
 
-    #: The place before every batch; that of a query which the ledger does not know.
+    #: The place before every batch, for a query that is not in the ledger.
     nothing = (-1, -1)
 
     def __init__(self, document: Mapping[str, Any]) -> None:
@@ -87,7 +87,7 @@ class _BatchOrder:
         return (self._queries[query][0], batch) if query in self._queries else self.nothing
 
     def leaves_out(self, until: tuple[int, int]) -> bool:
-        """Whether batches lie between those that were verified before and the range."""
+        """Whether there are batches between the last verified batch and the range."""
         (place, batch), (begin, since) = until, self._begin
         if begin <= place:
             return begin == place and since > batch + 1

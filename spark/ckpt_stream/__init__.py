@@ -1,4 +1,4 @@
-"""The library that a streaming application imports: a transform and three lines make an exactly-once stream."""
+"""The library that a streaming application imports. With it, an application is a transform and three more lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use, so that Airflow, which imports ckpt_stream.protocol, loads none of this."""
+    """Import on first use: Airflow imports ckpt_stream.protocol and must not load Spark with it."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

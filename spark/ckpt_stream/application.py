@@ -23,7 +23,7 @@ log = logging.getLogger("ckpt_stream")
 def run(transform: Transform, *, output_mode: str = "append", argv: Sequence[str] | None = None) -> NoReturn:
     """Run the stream whose configuration was passed to the application; never returns.
 
-    ``output_mode`` is the mode that the transform is made for; the stream's configuration may choose another one.
+    ``output_mode`` is the default output mode of the application; the stream's configuration may choose another one.
     If the configuration holds ``"recompute": {"result": <file>}``, the transform runs over the stream's source range once
     more, and its output is compared with the sink.
 

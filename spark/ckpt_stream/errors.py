@@ -1,20 +1,20 @@
-"""The errors of ckpt_stream, all of them. A refusal says what was found, what would be lost or doubled, and what helps.
+"""All errors of ckpt_stream. A refusal says what was found, what would be lost or doubled, and what helps.
 
-Run records store an error by the name of its class, so a class keeps its name.
+Run records store an error by the name of its class, so the classes must keep their names.
 """
 
 from __future__ import annotations
 
 
 class StreamError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base of every error that this library raises on purpose."""
 
     #: False when starting the same stream again cannot cure the error.
     restart_may_help = True
 
 
 class KafkaUnreachable(StreamError):
-    """Kafka gave no answer to a question about topics, offsets or settings, or refused it."""
+    """Kafka did not answer a request about topics, offsets or settings, or refused it."""
 
 
 class ConfigError(StreamError):
@@ -27,7 +27,7 @@ class ConfigError(StreamError):
 
 
 class Refused(StreamError):
-    """Going on would lose or double records, so nothing was written."""
+    """To continue would lose or double records, so nothing was written."""
 
     restart_may_help = False
 
@@ -44,7 +44,7 @@ class LedgerAhead(Refused):
 
 
 class OtherInput(Refused):
-    """The ledger holds this very batch, made from other source offsets."""
+    """The ledger holds this batch, but with other source offsets."""
 
 
 class LedgerLost(Refused):
@@ -64,15 +64,19 @@ class SinkRecreated(Refused):
 
 
 class UnsafeLedger(Refused):
-    """The ledger topic may forget what the sink keeps: it is not compacted, retention deletes from it, or it has fewer copies."""
+    """The ledger topic may lose batches that the sink keeps: it is not compacted, has a retention, or has fewer replicas."""
 
 
 class ReplayDiffers(Refused):
-    """A batch that is already in the sink came out differently when it was replayed."""
+    """The replay of a batch that is already in the sink gave other records."""
 
 
 class BatchInDoubt(Refused):
     """A batch is in doubt, and without a ledger only a user can say whether it is in the sink."""
+
+
+class NothingToRepair(Refused):
+    """A command is to repair a ledger, and checkpoint and ledger show nothing that it could repair."""
 
 
 class DriverAlive(Refused):
@@ -91,11 +95,11 @@ class UnsafeSetting(Refused):
 
 
 class SinkError(StreamError):
-    """Kafka did not take the batch; the transaction was not committed."""
+    """Kafka did not accept the batch; the transaction was not committed."""
 
 
 class SinkRejected(SinkError):
-    """Kafka will never take this as it is (size, topic, authorisation): a restart changes nothing."""
+    """Kafka refuses the write for a reason that a restart does not change (size, topic, authorisation)."""
 
     restart_may_help = False
 
@@ -105,15 +109,15 @@ class CommitUnknown(SinkError):
 
 
 class Fenced(SinkError):
-    """Another producer took over this lane."""
+    """Another producer has fenced this lane's producer."""
 
 
 class LedgerUndecided(StreamError):
-    """The ledger seems to lack a batch, and a transaction in it that may hold it has not ended yet: look again."""
+    """The ledger seems to lack a batch, but a transaction that may hold it has not ended yet: try again."""
 
 
 class LedgerFormatError(StreamError):
-    """A record in a ledger topic was written by another program, or by a newer version of this one."""
+    """A record in a ledger topic was written by another program, or by a newer version of airflow-ckpt."""
 
     restart_may_help = False
 
@@ -122,13 +126,27 @@ class LedgerFormatError(StreamError):
 
 
 class InputIncomplete(StreamError):
-    """Spark ended a lane's input before all of its rows had come; nothing of the lane was committed."""
+    """Spark ended a lane's input before all of its rows had arrived; nothing of the lane was committed."""
 
 
 class EndOfInputUnknown(StreamError):
-    """It is unknown whether all rows of a lane have come; nothing of the lane was committed."""
+    """It is unknown whether all rows of a lane have arrived; nothing of the lane was committed."""
 
     restart_may_help = False
+
+
+class PlanMissing(StreamError):
+    """The checkpoint's offset log lacks an entry that Spark or an earlier run has written."""
+
+
+class QueryUnknown(StreamError):
+    """Neither Spark nor the checkpoint has the id of the query that runs a batch."""
+
+    restart_may_help = False
+
+
+class BatchNotRun(StreamError):
+    """Spark did not run a batch as requested: it ran another batch or other lanes, or ended without a commit."""
 
 
 class BatchTimeout(StreamError):
@@ -136,7 +154,7 @@ class BatchTimeout(StreamError):
 
 
 class StopBeforeBatch(StreamError):
-    """A stop was requested: the batch that Spark has planned is left to the next run."""
+    """A stop was requested: the next run runs the batch that Spark has planned."""
 
 
 class PoisonRecord(StreamError):
@@ -153,7 +171,7 @@ class CheckpointLogError(StreamError):
 
     def __init__(self, kind: str, file: str, found: str, helps: str) -> None:
         super().__init__(kind, file, found, helps)
-        #: What is wrong, as one word that stays the same from version to version: `torn`, `missing_commits`, ...
+        #: The problem as a name that stays the same from version to version: `torn`, `missing_commits`, ...
         self.kind = kind
         self.file, self.found, self.helps = file, found, helps
 
@@ -168,7 +186,7 @@ class RunRecordError(StreamError):
 
     def __init__(self, *args: object, kind: str = "") -> None:
         super().__init__(*args)
-        #: What is wrong, as a name that stays the same from version to version; empty where the class says enough.
+        #: The problem as a name that stays the same from version to version; empty if the class is specific enough.
         self.kind = kind
 
 
@@ -177,7 +195,7 @@ class Torn(RunRecordError):
 
 
 class Damaged(RunRecordError):
-    """A file beside the checkpoint is there and cannot be understood."""
+    """A file beside the checkpoint exists but cannot be parsed."""
 
     def __init__(self, file: str, problem: str, cost: str) -> None:
         super().__init__(file, problem, cost)
@@ -191,7 +209,7 @@ class Damaged(RunRecordError):
 
 
 class Unreadable(RunRecordError):
-    """A file beside the checkpoint is there and could not be read for some seconds: the stream's state is unknown."""
+    """A file beside the checkpoint exists but could not be read for some seconds: the stream's state is unknown."""
 
     restart_may_help = True
 
@@ -201,13 +219,13 @@ class Unreadable(RunRecordError):
 
     def __str__(self) -> str:
         return (
-            f"{self.file} could not be read for {self.seconds:g} s, so the state of the stream is unknown. {self.problem} Look "
-            "again. If it stays so and no driver of the stream is alive, a driver died while it wrote the file: delete it."
+            f"{self.file} could not be read for {self.seconds:g} s, so the state of the stream is unknown. {self.problem} Try "
+            "again. If the error stays and no driver of the stream is alive, a driver died while it wrote the file: delete it."
         )
 
 
 class NotAdded(RunRecordError):
-    """The storage refuses a new entry of the restart history, and shows none that is in its place."""
+    """The storage refuses a new entry of the restart history as if it existed, but does not list it."""
 
     restart_may_help = True
 
@@ -217,9 +235,9 @@ class NotAdded(RunRecordError):
 
     def __str__(self) -> str:
         return (
-            f"{self.storage} refused to create {self.file} for {self.seconds:g} s, as if it were there, and lists no such file. "
-            "The entry may be there, and no driver was started for it. Look whether the storage's listings are up to date (a "
-            "cache or a gateway before it may keep old ones) and whether the file can be created there, then do it again."
+            f"{self.storage} refused to create {self.file} for {self.seconds:g} s, as if it existed, but does not list such a "
+            "file. The entry may exist, but no driver was started for it. Check whether the storage's listings are up to date "
+            "(a cache or a gateway may return old listings) and whether the file can be created there, then try again."
         )
 
 
@@ -227,13 +245,13 @@ class NotAdded(RunRecordError):
 
 
 class ScanResultFormatError(StreamError):
-    """A file is not the result of a scan, or of another version."""
+    """A file is not the result of a scan, or was written by another version."""
 
     restart_may_help = False
 
 
 class CannotTell(StreamError):
-    """Something keeps the comparison from being made; that is no violation, and never clean either."""
+    """The comparison could not be made; the verdict is unknown."""
 
     restart_may_help = False
 

@@ -20,7 +20,9 @@ from airflow_ckpt.hooks.stream import StreamHook
 from airflow_ckpt.streams.observation import Observation
 from airflow_ckpt.streams.preflight import PreflightFinding
 from airflow_ckpt.streams.status import StreamStatus
+from airflow_ckpt.streams.stream import Stream
 from airflow_ckpt.supervision.observing import LookBeforeStart
+from ckpt_stream.protocol.settings.setting import Group, settings_of
 from tests.airflow_ckpt.supervision.samples import a_status, a_stream
 
 pytestmark = pytest.mark.unit
@@ -67,6 +69,36 @@ def test_every_dag_has_a_form_that_explains_itself_and_may_be_sent_as_it_comes(n
         param = params.get_param(key)
         assert param.description, f"{name}: {key} has no description"
         assert param.schema.get("type"), f"{name}: {key} has no type"
+
+
+@pytest.mark.usefixtures("alerts")
+def test_a_field_for_a_setting_is_in_its_group_and_described_by_the_setting() -> None:
+    params = load("ip_count_exactly_once").dag.params
+    shared = {"name", "source", "sink", "guarantee"}
+    settings = {"trigger_seconds": "trigger_interval", "max_offsets": "max_offsets_per_batch", **{n: n for n in shared}}
+    for key, name in settings.items():
+        known, param = settings_of(Stream)[name], params.get_param(key)
+        assert param.schema["section"] == known.group.value
+        assert (param.description or "").casefold().startswith(known.about.casefold())
+
+
+@pytest.mark.usefixtures("alerts")
+@pytest.mark.parametrize("name", ["crash_drill", "drain_and_verify", "ip_count_exactly_once"])
+def test_the_sections_of_a_form_with_settings_are_their_groups_and_two_more(name: str) -> None:
+    params = load(name).dag.params
+    sections = list(dict.fromkeys(params.get_param(key).schema["section"] for key in params))
+    groups = [group.value for group in Group]
+    assert set(sections) <= {*groups, "Checks", "Fire drill"}
+    found = [section for section in sections if section in groups]
+    assert found == sorted(found, key=groups.index)
+
+
+@pytest.mark.usefixtures("alerts")
+def test_a_link_in_the_description_of_a_setting_is_plain_text_in_a_form() -> None:
+    param = load("crash_drill").dag.params.get_param("lanes")
+    assert "[lanes](" in settings_of(Stream)["lanes"].about
+    assert "lanes" in (param.description or "")
+    assert "](" not in (param.description or "")
 
 
 @pytest.mark.usefixtures("alerts")

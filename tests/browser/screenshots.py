@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from airflow_ckpt.local.airflow.rest_api import AirflowApi
+from ckpt_stream.protocol.settings.setting import Group
 from tests.browser.ui import AirflowUi, TriggerForm, open_browser
 
 DAG = "ip_count_exactly_once"
@@ -48,9 +49,10 @@ def take(ui: AirflowUi, file: Path) -> None:
     print(f"{file}  {len(pictures[-1]) // 1024} kB")
 
 
-def take_form(ui: AirflowUi, out: Path, form: TriggerForm, section: str) -> None:
-    form.open_section(section)
-    take(ui, out / f"trigger-form-{section.lower()}.png")
+def take_form(ui: AirflowUi, file: Path, form: TriggerForm, *sections: str) -> None:
+    for section in sections:
+        form.open_section(section)
+    take(ui, file)
 
 
 def main(url: str, username: str, password: str, folder: str) -> None:
@@ -64,8 +66,9 @@ def main(url: str, username: str, password: str, folder: str) -> None:
         ui.open_dags(TAG)
         take(ui, out / "dags.png")
 
-        take_form(ui, out, ui.open_trigger_form(DAG), "Stream")
-        take_form(ui, out, ui.open_trigger_form(DAG), "Checks")
+        of_stream = (group.value for group in (Group.STREAM, Group.SOURCE, Group.SINK))
+        take_form(ui, out / "trigger-form-stream.png", ui.open_trigger_form(DAG), *of_stream)
+        take_form(ui, out / "trigger-form-checks.png", ui.open_trigger_form(DAG), "Checks")
 
         choose(ui, **{VIEW: "graph", GRAPH_DIRECTION: "DOWN"})
         ui.open_run(DAG, run)

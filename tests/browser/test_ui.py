@@ -11,6 +11,7 @@ import pytest
 
 from airflow_ckpt.demo.access_log import AccessLog
 from airflow_ckpt.local.processes.ports import free_port
+from ckpt_stream.protocol.settings.setting import Group
 from tests.browser.ui import AirflowUi, TriggerForm, open_browser
 from tests.fixtures.kafka import ExternalKafka
 from tests.support.breakable_airflow import BreakableAirflow
@@ -111,8 +112,8 @@ def declared(airflow: BreakableAirflow) -> dict[str, dict[str, str | None]]:
 
 
 def fill_in(form: TriggerForm, wanted: dict[str, Any]) -> None:
-    form.open_section("Stream")
-    for field in ("name", "source", "sink"):
+    for section, field in ((Group.STREAM, "name"), (Group.SOURCE, "source"), (Group.SINK, "sink")):
+        form.open_section(section.value)
         form.fill_in(field, wanted[field])
     form.open_section("Checks")
     form.fill_in("batches", wanted["batches"])

@@ -172,7 +172,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_the_former_or_the_new_one(
     assert outside.names("") == ["file"]
 
 
-def test_of_driver_and_airflow_who_create_a_file_at_once_one_does(spark: Any, hdfs: HdfsUnderTest) -> None:
+def test_of_driver_and_airflow_that_create_a_file_at_once_one_does(spark: Any, hdfs: HdfsUnderTest) -> None:
     path, rounds = f"/created/{uuid.uuid4().hex}", 30
     both = CheckpointFiles(spark, hdfs.uri + path), seen_from_outside(hdfs, path)
     together = threading.Barrier(2)

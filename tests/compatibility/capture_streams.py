@@ -11,10 +11,12 @@ from airflow_ckpt.operators.submit import SparkStreamSubmitOperator
 from airflow_ckpt.streams.restart_strategies import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from airflow_ckpt.streams.stream import Stream
 from ckpt_stream.protocol.data_loss import LostRange
+from ckpt_stream.protocol.settings.setting import Kind, Setting, default_of, settings_of
 from tests.compatibility.site import KAFKA
 
-#: Everything is given, and nothing as it would be by default. Topics are named one by one or by a pattern: not both.
-FULL = Stream(
+#: Every setting has another value than its default; `full` adds those that are not written here. Topics are named one by one or
+#: by a pattern, not both.
+GIVEN = Stream(
     name="orders", application="apps/orders.py", checkpoint="hdfs://namenode/ckpt/orders", sink="orders_out",
     source=("orders_in", "returns_in"), kafka_conn_id="kafka_prod", spark_conn_id="spark_prod",
     restart=ExponentialDelay(
@@ -53,14 +55,43 @@ def left_at_its_default(stream: Stream) -> list[str]:
     ]
 
 
+def full() -> Stream:
+    """A stream that gives every setting; the value of a setting that `GIVEN` leaves out is derived from its declaration."""
+    left = [f for f in fields(Stream) if f.name in left_at_its_default(GIVEN) and f.name != "source_pattern"]
+    stream = GIVEN.but(**{f.name: another_value(settings_of(Stream)[f.name], default_of(f)) for f in left})
+    if (missing := left_at_its_default(stream)) != ["source_pattern"]:
+        raise AssertionError(f"The stream that gives everything lacks {', '.join(missing)}.")
+    return stream
+
+
+def another_value(known: Setting, default: Any) -> Any:
+    """A value that a setting may have, and that is not its default."""
+    if known.one_of:
+        return next(value for value in known.one_of if value != default)
+    match known.kind:
+        case Kind.SWITCH:
+            return not default
+        case Kind.WHOLE:
+            return int(max(known.least, 1)) if default is None else default + (1 if default < known.most else -1)
+        case Kind.DURATION:
+            return timedelta(seconds=max(known.least, 0) + 1) if default is None else default + timedelta(seconds=1)
+        case Kind.TEXT:
+            return f"not-{default}"
+        case Kind.TEXTS:
+            return ("one", "two")
+        case Kind.MAPPING:
+            return {"one": "1"}
+        case Kind.OFFSETS:
+            return {"orders_in": {0: 7}}
+    raise AssertionError(f"The value of a setting of kind {known.kind} must be written into GIVEN.")
+
+
 def capture() -> Iterator[tuple[str, dict[str, Any]]]:
     """Each by its name; the driver's document only for those that a driver could be started with."""
-    if (missing := left_at_its_default(FULL)) != ["source_pattern"]:
-        raise AssertionError(f"The stream that gives everything lacks {', '.join(missing)}.")
     operator = SparkStreamSubmitOperator(task_id="submit", stream=TEMPLATED)
     rendered = operator.render_template(TEMPLATED, {"params": PARAMS}, operator.get_template_env())
     yield "templated", {"declaration": TEMPLATED.as_dict()}
-    for name, stream in (("full", FULL), ("minimal", MINIMAL), ("pattern", PATTERN), ("rendered", rendered)):
+    for name, stream in (("full", full()), ("minimal", MINIMAL), ("pattern", PATTERN), ("rendered", rendered)):
         token = f"token-of-{name}"
         yield name, {"declaration": stream.as_dict(), "token": token, "driver": _driver(stream, token)}
     for strategy in (NoRestart(), FixedDelay(), FailureRate(), ExponentialDelay()):

@@ -45,7 +45,7 @@ def test_verify_has_an_exit_code_each_for_clean_violated_and_unknown(spark: Any,
     names = ("verdict", "source_records", "sink_committed", "lost", "duplicated", "torn", "alien", "findings")
     assert [document[n] for n in names] == ["clean", 50, 50, 0, 0, 0, 0, []]
     assert "<svg" in report.read_text()
-    assert "CLEAN: every record is in the sink exactly once" in verify(under_test).stdout
+    assert "CLEAN" in verify(under_test).stdout
     from tests.support.kafka_io import produce
 
     produce(under_test.kafka, under_test.sink, [("k", "from another producer")])
@@ -127,4 +127,4 @@ def test_stop_ends_a_running_stream(spark: Any, stream: Make) -> None:
 def test_stop_on_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     ended = cli("stop", str(tmp_path))
     assert ended.returncode == 1
-    assert "neither a submit nor a run record" in ended.stderr
+    assert str(tmp_path) in ended.stderr

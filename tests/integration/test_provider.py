@@ -85,7 +85,7 @@ def test_a_stream_that_is_submitted_killed_resumed_and_stopped_writes_every_reco
     provided.feed("d", "e")
     resumed = provided.trigger("resume")
     assert wait_for_run(provided.airflow.api, "resume", resumed, deadline_s=180) == "success"
-    assert "restart 1 of 3, 1 s after the failure" in provided.log("resume", resumed)
+    assert "1 of 3" in provided.log("resume", resumed)
     provided.wait_for_values("a", "b", "c", "d", "e")
     assert len(provided.runs()) == 2
 
@@ -101,7 +101,7 @@ def test_a_stream_that_is_submitted_killed_resumed_and_stopped_writes_every_reco
     assert "CLEAN" in provided.do("verify")
     provided.do("stop")
     assert provided.run().state == run_record.STOPPED
-    assert "ended on purpose (STOPPED)" in provided.do("resume")
+    assert "STOPPED" in provided.do("resume")
     assert provided.values() == ["a", "b", "c", "d", "e"]
 
 
@@ -184,8 +184,8 @@ def test_a_spark_job_and_a_recomputation_find_what_a_plain_producer_added(provid
     provided.wait_for_values("a", "b", "c", "d", "foreign")
     for dag in ("verify_by_spark", "recompute"):
         log = provided.do(dag, expect="failed")
-        assert "the verdict is violated" in log
-        assert "VIOLATED" in log
+        assert "violated" in log, "the reason of the task's failure"
+        assert "VIOLATED" in log, "the table"
 
 
 def test_a_stream_on_a_secured_kafka_leaves_its_password_nowhere(

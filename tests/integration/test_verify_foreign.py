@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -83,7 +84,7 @@ def test_gaps_are_lost_where_the_group_has_committed_and_else_perhaps_late(order
     produce(settings, source, [("30", "order")])
     holes = verify_foreign(settings, source, id_path="key", sequence=True)
     assert (holes.verdict, holes.lost) == (VIOLATED, 4)
-    assert "The 4 ids 26 to 29 are missing" in holes.findings[0].what
+    assert re.findall(r"\d+", holes.findings[0].what) == ["4", "26", "29"]
 
 
 def test_records_without_an_id_and_too_many_of_them_are_not_called_clean(orders: Any) -> None:

@@ -13,18 +13,18 @@ from airflow_ckpt.local.processes.process_id import ProcessId
 
 @dataclass(frozen=True)
 class AirflowState:
-    """An Airflow that is being started or runs; all fields are None when it is stopped."""
+    """An Airflow that is starting or running; all fields are None if it is stopped."""
 
     ports: Ports | None = None
     #: The process of `airflow standalone`, and when it was started by the clock of Airflow's heartbeats.
     standalone: ProcessId | None = None
     started_at: float | None = None
-    #: The digest of the connections that it was given.
+    #: The digest of its connections.
     connections: str | None = None
 
 
 def load(file: Path) -> AirflowState:
-    """What the file says."""
+    """Read the file."""
     try:
         stored = json.loads(file.read_text())
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """Entry point of the process that becomes `airflow standalone`: database and connections first, then the components.
 
-One interpreter for the three commands: each start of the Airflow command line costs seconds.
+One interpreter runs all three commands, because each start of the Airflow command line takes seconds.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 
 def boot(connections_file: str) -> None:
-    """Run the commands that make an Airflow of an AIRFLOW_HOME. No task starts before the connections are right."""
+    """Set up and start the Airflow of an AIRFLOW_HOME. No task starts before the connections are imported."""
     commands = (
         ["db", "migrate"],
         ["connections", "import", connections_file, "--overwrite"],

@@ -1,8 +1,8 @@
-"""Finds and ends the processes of one Airflow, by three signs, since no single one finds them all.
+"""Finds and ends the processes of one Airflow, in three ways, because no single way finds all of them.
 
-The session finds Airflow's own processes, orphans included; some of them rename themselves, which erases their
-environment. A variable of the environment finds what a task started in a new session, such as a Spark driver. The
-children of both belong to it too.
+Airflow's own processes, orphans included, are found by their session; some of them rename themselves, which erases their
+environment. Processes that a task started in a new session, such as a Spark driver, are found by a variable of their environment.
+The children of all these processes belong to this Airflow too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COMMAND = re.compile(r"\bairflow (scheduler|triggerer|dag-processor|api[-_]serv
 
 
 def owned(home: Path, sessions: Collection[ProcessId]) -> list[psutil.Process]:
-    """Every living process of the Airflow in `home`, whose sessions these are. The caller itself is never among them."""
+    """Every running process of the Airflow in `home`, which has these sessions; without the caller itself."""
     me = psutil.Process()
     spared = {me.pid, *(parent.pid for parent in me.parents())}
     session_ids = {session.pid for session in sessions if may_lead_a_session(session)}
@@ -36,7 +36,7 @@ def owned(home: Path, sessions: Collection[ProcessId]) -> list[psutil.Process]:
         children[parent].append(process)
         if session_of(process) in session_ids or _owner_of(process) == str(home):
             found.append(process)
-    # The list grows while it is walked: children of children follow.
+    # The list grows during the loop, so children of children are found too.
     for process in found:
         found += [child for child in children[process.pid] if child not in found]
     return [process for process in found if process.pid not in spared]
@@ -75,7 +75,7 @@ def _living() -> Iterator[tuple[psutil.Process, int]]:
     """Every process with its parent's pid."""
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            # A container may have no process that reaps orphans. A zombie holds no port and no file, so it counts as gone.
+            # A container may have no process that reaps orphans. A zombie has no open ports or files, so it counts as ended.
             if process.status() != psutil.STATUS_ZOMBIE:
                 yield process, process.ppid()
 

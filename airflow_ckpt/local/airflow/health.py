@@ -12,9 +12,9 @@ MONITORED = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 def is_healthy(
     health: Mapping[str, Mapping[str, Any]], *, since: float, monitored: Collection[str] = MONITORED
 ) -> bool:
-    """Whether Airflow calls these components healthy, because of a heartbeat after `since`.
+    """Whether Airflow reports these components as healthy, because of a heartbeat after `since`.
 
-    Airflow calls a component healthy for 30 seconds after the last heartbeat of a former process that was killed.
+    Airflow reports a component as healthy for 30 seconds after the last heartbeat, even if its process was killed.
     """
     return bool(health) and all(
         health.get(name, {}).get("status") == "healthy" and _all_heartbeats_after(health[name], since)
@@ -23,6 +23,6 @@ def is_healthy(
 
 
 def _all_heartbeats_after(component: Mapping[str, Any], moment: float) -> bool:
-    """The database has no heartbeat, and needs none; the others have one, named `latest_..._heartbeat`."""
+    """Whether all heartbeats are newer; a component's heartbeat is named `latest_..._heartbeat`, the database has none."""
     heartbeats = [value for name, value in component.items() if name.startswith("latest_")]
     return all(value and datetime.fromisoformat(value) >= datetime.fromtimestamp(moment, UTC) for value in heartbeats)

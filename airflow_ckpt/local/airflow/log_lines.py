@@ -1,4 +1,4 @@
-"""Reads what Airflow's processes print."""
+"""Reads the output of Airflow's processes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def last_line(text: str) -> str:
 
 
 def last_line_of(log: Path) -> str:
-    """The last line of a log and where the rest is, for an error message."""
+    """The last line of a log and the path of the log, for an error message."""
     text = log.read_text(errors="replace") if log.exists() else ""
     return f"{last_line(text)} (whole log: {log})"

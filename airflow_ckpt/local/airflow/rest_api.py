@@ -15,13 +15,13 @@ from airflow_ckpt.local.processes.waiting import wait_for
 FINAL_STATES = ("success", "failed")
 # An answer takes milliseconds; under load, with SQLite's single writer, seconds.
 REQUEST_TIMEOUT_SECONDS = 30.0
-#: How often a request is sent that may be repeated.
+#: How many times a request is sent, if it may be repeated.
 TRIES = 4
 PAUSE_SECONDS = 0.5
 
 
 class AirflowApi:
-    """Calls the API at `url` as one user: `api("GET", "/dags")`. It fetches the token, and renews it when refused."""
+    """Calls the API at `url` as one user: `api("GET", "/dags")`. It fetches a token, and a new token if that is refused."""
 
     def __init__(self, url: str, username: str, password: str) -> None:
         self.url = url
@@ -33,7 +33,7 @@ class AirflowApi:
     def __call__(
         self, method: str, path: str, json: Any = None, *, params: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Send a request below `/api/v2` and return its JSON answer. Anything but success raises."""
+        """Send a request below `/api/v2` and return its JSON answer. Raises StackError if it fails."""
         response = self._send(method, path, json=json, params=params)
         if not response.ok:
             raise _refused(method, path, response)
@@ -41,7 +41,7 @@ class AirflowApi:
         return answer
 
     def fetch_token(self) -> str:
-        """Log in. Works as soon as the API server takes requests."""
+        """Log in. Works as soon as the API server accepts requests."""
         try:
             response = self._session.post(f"{self.url}/auth/token", json=self._login, timeout=REQUEST_TIMEOUT_SECONDS)
         except requests.RequestException as error:
@@ -55,7 +55,7 @@ class AirflowApi:
         return token
 
     def health(self) -> dict[str, dict[str, Any]]:
-        """The state of each component; empty while Airflow does not answer. Needs no login."""
+        """The state of each component; empty if Airflow does not answer. Needs no login."""
         try:
             response = self._session.get(f"{self.url}/api/v2/monitor/health", timeout=5)
             answer: dict[str, dict[str, Any]] = response.json() if response.ok else {}
@@ -80,7 +80,7 @@ class AirflowApi:
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
         """Start a run now, unpausing the DAG, and return its run id."""
         self("PATCH", f"/dags/{dag_id}", {"is_paused": False}, params={"update_mask": "is_paused"})
-        # The run id is chosen here: a request without an answer is sent again, and is refused if the first one succeeded.
+        # The run id is chosen here: then a request without an answer can be repeated, and is refused if the first one succeeded.
         run_id, path = f"manual__{datetime.now(UTC).isoformat()}", f"/dags/{dag_id}/dagRuns"
         request = {"dag_run_id": run_id, "logical_date": None, "conf": dict(conf or {})}
         response = self._send("POST", path, json=request, tries=TRIES)
@@ -103,7 +103,7 @@ class AirflowApi:
         }
 
     def _send(self, method: str, path: str, *, tries: int | None = None, **arguments: Any) -> requests.Response:
-        # A request that may be repeated safely is sent again; any other one may have succeeded without an answer.
+        # Only a request that may be repeated safely is sent again; another request may have succeeded without an answer.
         tries = tries or (TRIES if method in ("GET", "PATCH") else 1)
         if "Authorization" not in self._session.headers:
             self.fetch_token()
@@ -117,7 +117,7 @@ class AirflowApi:
         again = Retrying(
             stop=stop_after_attempt(tries),
             wait=wait_fixed(PAUSE_SECONDS),
-            # With SQLite, one of two requests at the same moment can fail with "Database error".
+            # With SQLite, two requests at the same moment can make one of them fail with "Database error".
             retry=retry_if_exception_type(requests.ReadTimeout)
             | retry_if_result(lambda answer: answer.status_code >= 500),
             retry_error_callback=lambda last: last.outcome.result() if last.outcome else None,

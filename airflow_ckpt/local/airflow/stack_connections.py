@@ -19,7 +19,7 @@ Connections = Mapping[str, Mapping[str, Any]]
 
 
 def connections(kafka_config: Mapping[str, str], spark_master: str) -> Connections:
-    """Both, in the form of `airflow connections import`."""
+    """Both connections, in the form of `airflow connections import`."""
     return {
         "kafka_default": {"conn_type": "kafka", "extra": dict(kafka_config)},
         "spark_default": {"conn_type": "spark", "host": spark_master, "extra": {"deploy-mode": "client"}},
@@ -27,13 +27,13 @@ def connections(kafka_config: Mapping[str, str], spark_master: str) -> Connectio
 
 
 def digest(wanted: Connections) -> str:
-    """Shows without their passwords whether connections have changed."""
+    """A digest that shows whether connections have changed, without their passwords."""
     return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager
 def connections_file(home: Path, wanted: Connections) -> Iterator[Path]:
-    """A file that Airflow imports connections from; deleted afterwards, since it holds passwords."""
+    """Write a file for Airflow's import of connections; it is deleted afterwards, because it holds passwords."""
     file = home / "connections.json"
     replace_private(file, json.dumps(wanted))
     try:
@@ -43,7 +43,7 @@ def connections_file(home: Path, wanted: Connections) -> Iterator[Path]:
 
 
 def import_connections(home: Path, wanted: Connections, environment: Mapping[str, str]) -> None:
-    """Give the connections to an Airflow that has a database already."""
+    """Import the connections into an Airflow that already has a database."""
     with connections_file(home, wanted) as file:
         done = subprocess.run(
             [sys.executable, "-m", "airflow", "connections", "import", str(file), "--overwrite"],
@@ -53,4 +53,4 @@ def import_connections(home: Path, wanted: Connections, environment: Mapping[str
             check=False,
         )
     if done.returncode != 0:
-        raise StackError(f"Airflow did not take the connections: {last_line(done.stderr or done.stdout)}")
+        raise StackError(f"Airflow did not import the connections: {last_line(done.stderr or done.stdout)}")

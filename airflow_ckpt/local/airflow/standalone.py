@@ -30,21 +30,21 @@ from airflow_ckpt.local.processes.ports import free_ports
 from airflow_ckpt.local.processes.process_id import ProcessId, is_alive
 from airflow_ckpt.local.processes.waiting import wait_for
 
-# About 20 s on two idle cores. Five times that on a busy machine, then something is wrong.
+# A start takes about 20 s on two idle cores, and up to five times as long on a busy machine.
 START_DEADLINE_SECONDS = 180.0
-# Airflow calls a component unhealthy when its heartbeat is 30 s old. After twice that, it is not just slow.
+# Airflow reports a component as unhealthy if its heartbeat is 30 s old; after twice that time it has failed.
 RECOVERY_DEADLINE_SECONDS = 60.0
 # A component ends within 3 s of SIGTERM. Workers whose scheduler was killed never react to it.
 STOP_TIMEOUT_SECONDS = 10.0
-# Each question costs the starting Airflow a database query.
+# Each check costs the starting Airflow a database query.
 HEALTH_POLL_SECONDS = 0.5
-# Not Airflow's own 8793 and 8794: those stay free for another Airflow of the user.
+# Not Airflow's default ports 8793 and 8794, which stay free for another Airflow of the user.
 WORKER_LOGS_PORT = 18793
 TRIGGERER_LOGS_PORT = 18794
 
 
 class AirflowStandalone:
-    """Starts, watches and stops one Airflow. Its state is in `home`, so any later process can take over."""
+    """Starts, checks and stops one Airflow. Its state is in `home`, so that any later process can control it too."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class AirflowStandalone:
 
     @property
     def ports(self) -> Ports:
-        """The ports of the running Airflow, or those that a start tries first."""
+        """The ports of the running Airflow, or the ports that a start tries first."""
         return self._state().ports or Ports(self._preferred_port, WORKER_LOGS_PORT, TRIGGERER_LOGS_PORT)
 
     @property
@@ -79,13 +79,13 @@ class AirflowStandalone:
 
     @property
     def log(self) -> Path:
-        """What all components print."""
+        """The log of all components."""
         return self.home / "standalone.log"
 
     @property
     def api(self) -> AirflowApi:
         """The REST API, logged in as the admin: `airflow.api("GET", "/dags")`."""
-        # The port may be another one after a restart; the login stays.
+        # The port may change after a restart; the login does not.
         self._client.url = self.url
         return self._client
 
@@ -94,12 +94,12 @@ class AirflowStandalone:
         return AirflowApi(self.url, self.username, self.password)
 
     def start(self, announce: Announce = quiet) -> None:
-        """Return when all components are healthy and the API accepts the login; at once if they are healthy already."""
+        """Start Airflow; returns when all components are healthy and the API accepts the login."""
         if self._recovers():
             self._renew_connections(announce)
             return
         if component_processes.owned(self.home, self.sessions()):
-            announce("stopping what is left of an earlier Airflow")
+            announce("stopping the processes of an earlier Airflow")
             self.stop()
         try:
             self._launch(announce)
@@ -114,14 +114,14 @@ class AirflowStandalone:
         self._state_file.unlink(missing_ok=True)
 
     def is_healthy(self) -> bool:
-        """Whether every component runs and has reported its own health since the start."""
+        """Whether every component is running and has sent a heartbeat since the start."""
         started_at = self._state().started_at
         if started_at is None or set(self.component_pids()) != set(COMPONENTS):
             return False
         return health.is_healthy(self.api.health(), since=started_at)
 
     def status(self) -> dict[str, Any]:
-        """Where this Airflow is and the health of each component, for JSON."""
+        """The address of this Airflow and the health of each component, for JSON."""
         pids = self.component_pids()
         health = self.api.health() if "api-server" in pids else {}
         healths = {name: str(health.get(name.replace("-", "_"), {}).get("status")) for name in COMPONENTS}
@@ -153,7 +153,7 @@ class AirflowStandalone:
         return found
 
     def sessions(self) -> list[ProcessId]:
-        """The first process of each session of this Airflow, also of one that has ended: others of its session may live."""
+        """The first process of each session of this Airflow; also if it has ended: others of its session may be running."""
         standalone = self._state().standalone
         return [standalone] if standalone else []
 
@@ -163,7 +163,7 @@ class AirflowStandalone:
         return home_files.environment(self.home, java_home=java_home, jvm_options=driver_jvm_options())
 
     def _recovers(self) -> bool:
-        """Whether all components run and are healthy, now or soon: on a busy machine a heartbeat comes late."""
+        """Whether all components are running and become healthy in time; on a busy machine a heartbeat may be late."""
         if set(self.component_pids()) != set(COMPONENTS):
             return False
         with suppress(StackError):
@@ -173,7 +173,7 @@ class AirflowStandalone:
     def _launch(self, announce: Announce) -> None:
         ports = self._choose_ports(announce)
         self.home.mkdir(parents=True, exist_ok=True)
-        # Other users must not read the database and the logs either, which Airflow creates.
+        # Airflow creates database and logs, which other users must not read either.
         self.home.chmod(0o700)
         self.dags.mkdir(parents=True, exist_ok=True)
         home_files.password(self.home)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 @contextmanager
 def shown(what: str, cache: Path) -> Iterator[Callable[[], None]]:
-    """Yields a function that renews the display: a spinner with jars and MB so far on a terminal, nothing elsewhere."""
+    """Yields a function that updates a spinner with jars and MB so far on a terminal; without a terminal it does nothing."""
     if not sys.stderr.isatty():
         yield lambda: None
         return
@@ -21,7 +21,7 @@ def shown(what: str, cache: Path) -> Iterator[Callable[[], None]]:
 
 
 def progress(cache: Path) -> str:
-    """The number and size of the jars in Ivy's cache, one that is still on its way (`.part`) included in the size."""
+    """The number and the size of the jars in Ivy's cache; the size includes an unfinished download (`.part`)."""
     sizes = {file: _size(file) for file in cache.rglob("*.jar*") if file.suffix in (".jar", ".part")}
     if not sizes:
         return "finding out which jars are needed"

@@ -16,8 +16,8 @@ from xml.sax.saxutils import quoteattr
 from airflow_ckpt.exceptions import IvyFailed, StackError
 from airflow_ckpt.local.jars import jar_folder
 
-# Ivy's own settings would also look into the user's ~/.ivy2, where a pom without its jar stops it. The timeouts make a
-# network that swallows packets fail in seconds, and a download that stands still in a minute.
+# Ivy's default settings would also use the user's ~/.ivy2, where a pom without its jar makes it fail. With these timeouts, a
+# network that drops packets fails in seconds, and a download without progress fails in a minute.
 _SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
   <timeout-constraints>
@@ -33,7 +33,7 @@ _ACCESS_ERROR = re.compile(r"Server access error at url \w+://(?P<host>[^/\s]+)\
 
 @dataclass(frozen=True)
 class Ivy:
-    """One Ivy with a separate cache, so that nothing else on the machine can half-fill or lock it."""
+    """One Ivy with a separate cache, so that no other program can lock it or leave it half filled."""
 
     java: Path
     jar: Path
@@ -43,7 +43,7 @@ class Ivy:
     def retrieve(
         self, coordinates: Sequence[str], into: Path, *, keep_open: Sequence[int], while_running: Callable[[], None]
     ) -> None:
-        """Download the coordinates and all they need. `keep_open` are descriptors that Ivy holds until it ends."""
+        """Download the coordinates and their dependencies. Ivy keeps the descriptors `keep_open` open until it ends."""
         self.cache.mkdir(parents=True, exist_ok=True)
         module = self.cache / "ivy.xml"
         module.write_text(_module(coordinates))
@@ -107,14 +107,14 @@ def _running(argv: Sequence[str], output: int, keep_open: Sequence[int]) -> Iter
     try:
         yield process
     finally:
-        # Reached with Ivy still running only when we were interrupted: it must not keep running unnoticed.
+        # If this process was interrupted, Ivy may still be running here: it must not continue in the background.
         if process.poll() is None:
             process.kill()
             process.wait()
 
 
 def _proxy_options() -> list[str]:
-    """HTTPS_PROXY, HTTP_PROXY and NO_PROXY in Java's words. It ignores those, but reads JAVA_TOOL_OPTIONS by itself."""
+    """HTTPS_PROXY, HTTP_PROXY and NO_PROXY as Java's properties. Java ignores these variables, but reads JAVA_TOOL_OPTIONS."""
     if "proxyHost" in os.environ.get("JAVA_TOOL_OPTIONS", ""):
         return []
     options: list[str] = []

@@ -1,4 +1,4 @@
-"""A folder of jars with a manifest: complete, or known not to be."""
+"""A folder of jars with a manifest, which shows whether the folder is complete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MANIFEST = "manifest.json"
 
 
 def is_complete(folder: Path, coordinates: Sequence[str]) -> bool:
-    """Whether the folder holds what its manifest lists, by name and size (hashing 50 MB each time would be felt)."""
+    """Whether the folder has the files of its manifest, by name and size (to hash 50 MB each time would take too long)."""
     manifest = _read_manifest(folder)
     if manifest is None or manifest.get("coordinates") != list(coordinates) or not manifest.get("files"):
         return False
@@ -22,7 +22,7 @@ def is_complete(folder: Path, coordinates: Sequence[str]) -> bool:
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with freshly downloaded jars, if anything."""
+    """The damage of the downloaded jars, if there is any."""
     jars = sorted(folder.glob("*.jar"))
     if not jars:
         return "no jars arrived"
@@ -30,7 +30,7 @@ def damage(folder: Path) -> str | None:
 
 
 def publish(filled: Path, target: Path, coordinates: Sequence[str]) -> None:
-    """Give the filled folder its manifest and its final name. A reader sees all of it or nothing."""
+    """Write the manifest, and rename the folder to its final name in one step."""
     files = {jar.name: {"size": jar.stat().st_size, "sha256": _sha256(jar)} for jar in sorted(filled.glob("*.jar"))}
     (filled / MANIFEST).write_text(json.dumps({"coordinates": list(coordinates), "files": files}, indent=1))
     if target.exists():

@@ -1,8 +1,8 @@
 """Options with which the JVM of a driver on this machine starts in half the time.
 
-Java can map classes from an archive instead of reading them from jars and checking them. The archive is made once, by a
-small stream (record_classes.py), and lies in the environment of the pyspark whose jars it stands for. Java itself ignores
-one that does not fit.
+Java can map classes from an archive instead of reading them from jars and checking them. A small stream (record_classes.py)
+makes the archive once; it is stored in the environment of the pyspark whose jars it contains. Java ignores an archive that does
+not fit.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from airflow_ckpt.local.jars.stack_jars import pyspark_home
 from airflow_ckpt.local.processes import file_lock
 from airflow_ckpt.local.processes.java import find_java
 
-# For a JVM that runs for minutes: the optimising compiler and parallel garbage collection cost more than they save.
+# In a JVM that runs for minutes, the optimising compiler and parallel garbage collection cost more time than they save.
 SHORT_RUN_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 ARCHIVE_SECONDS = 300.0
-#: The suffix of the file that says why an archive could not be made, in its place.
+#: The suffix of the file that is written in place of an archive that could not be made; it has the reason.
 FAILURE_SUFFIX = ".failed"
 
 
@@ -38,7 +38,7 @@ def driver_jvm_options(announce: Announce = quiet) -> str:
 
 
 def class_archive(announce: Announce = quiet) -> Path | None:
-    """The archive for this Java and this pyspark, made now if it does not exist; None if it cannot be made."""
+    """The archive for this Java and this pyspark; made if it does not exist; None if it cannot be made."""
     archive = _archive_path()
     if archive.exists():
         return archive
@@ -62,7 +62,7 @@ def _archive_path() -> Path:
 
 
 def _make_archive(archive: Path, announce: Announce) -> None:
-    """Make the archive. If that fails, drivers run without one, and it is not tried again."""
+    """Make the archive. If that fails, drivers run without an archive, and later starts do not try again."""
     partial = archive.with_suffix(".partial")
     partial.unlink(missing_ok=True)
     try:

@@ -1,6 +1,6 @@
-"""A small stream that is run once, so that its JVM records in an archive the classes that every stream loads.
+"""A small stream that runs once, so that its JVM writes the classes that every stream loads into an archive.
 
-It uses windows, state, a checkpoint and Python workers, and no Kafka.
+It uses windows, state, a checkpoint and Python workers, but no Kafka.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The jars that the stack needs beyond pyspark: resolved once, then taken from the cache folder without any network."""
+"""The jars that the stack needs besides pyspark: downloaded once, then used from the cache folder without a network."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from airflow_ckpt.local.paths import cache_dir
 from airflow_ckpt.local.processes import file_lock
 from airflow_ckpt.local.processes.java import find_java
 
-# The newest release, and the one that the tests run against.
+# The newest release, which the tests use too.
 KAFKA_VERSION = "4.3.1"
-# The Log4j that this Kafka brings; without the binding for its logging interface a broker that fails prints nothing.
+# The version of Log4j in this Kafka. Without the binding for its logging interface, a broker that fails prints nothing.
 KAFKA_LOG4J_VERSION = "2.25.4"
 # The only Scala that Spark 4 and Kafka 4 are built for.
 SCALA_VERSION = "2.13"
-# Twice what both jar sets and Ivy's copy of them take, with room for a broker's first files.
+# Twice the size of both jar sets and of Ivy's copy, which leaves space for a broker's first files.
 LEAST_FREE_BYTES = 1_000_000_000
 
 _JAR_NAME = re.compile(r"(?P<artifact>.+?)-\d.*\.jar")
 
 
 def kafka_broker_jars(announce: Announce = quiet) -> Path:
-    """The folder with a Kafka broker and all it needs."""
+    """The folder with the jars of a Kafka broker."""
     coordinates = [
         f"org.apache.kafka:kafka_{SCALA_VERSION}:{KAFKA_VERSION}",
         f"org.apache.logging.log4j:log4j-slf4j-impl:{KAFKA_LOG4J_VERSION}",
@@ -46,7 +46,7 @@ def spark_kafka_jars(spark_version: str | None = None, announce: Announce = quie
 
 
 def resolve(coordinates: Sequence[str], *, name: str, skip_dir: Path | None = None, announce: Announce = quiet) -> Path:
-    """The folder `name` of the cache, holding the coordinates and all they need, without the jars that `skip_dir` has."""
+    """The folder `name` of the cache with the jars of the coordinates and their dependencies, without the jars in `skip_dir`."""
     folder = cache_dir() / "jars" / name
     if jar_folder.is_complete(folder, coordinates):
         return folder
@@ -65,7 +65,7 @@ def pyspark_home() -> Path:
     """The folder of the installed pyspark, found without importing it."""
     spec = importlib.util.find_spec("pyspark")
     home = Path(spec.origin).parent if spec and spec.origin else None
-    # pyspark-client alone fills the same folder, but brings no jars.
+    # pyspark-client alone uses the same folder, but has no jars.
     if home is None or not any((home / "jars").glob("ivy-*.jar")):
         raise StackError("the stack needs pyspark, which is not installed: pip install 'airflow-ckpt[local]'")
     _spark_version()
@@ -107,13 +107,13 @@ def _download(coordinates: Sequence[str], folder: Path, skip_dir: Path | None, l
         jar_folder.publish(partial, folder, coordinates)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    # Kept only after a failure or an interruption, where it saves what had arrived.
+    # Ivy's cache is kept only after a failure or an interruption, so that finished downloads are not repeated.
     shutil.rmtree(ivy.cache, ignore_errors=True)
     announce(f"downloaded {len(list(folder.glob('*.jar')))} jars into {folder}")
 
 
 def _retrieve(ivy: Ivy, coordinates: Sequence[str], into: Path, lock: int, announce: Announce) -> None:
-    """Ask Ivy; if it fails over what an interrupted run left in its cache, ask again with an empty one."""
+    """Run Ivy; if it fails because of files of an interrupted run in its cache, run it again with an empty cache."""
     for is_last_try in (not ivy.cache.exists(), True):
         shutil.rmtree(into, ignore_errors=True)
         into.mkdir(parents=True)
@@ -124,7 +124,7 @@ def _retrieve(ivy: Ivy, coordinates: Sequence[str], into: Path, lock: int, annou
         except IvyFailed as failure:
             if is_last_try:
                 raise StackError(f"cannot download {', '.join(coordinates)}: {failure}") from failure
-            announce("the rest of an interrupted download cannot be used: starting again")
+            announce("the files of an interrupted download cannot be used: starting again")
             shutil.rmtree(ivy.cache, ignore_errors=True)
         else:
             return

@@ -1,4 +1,4 @@
-"""One Kafka process: format its storage, start it, ask whether it answers, and show the end of its log if it does not."""
+"""One Kafka process: formats its storage, starts it, checks whether it answers, and shows the end of its log if it does not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from airflow_ckpt.local.processes.process_id import ProcessId, is_alive
 # A broker on this machine answers within milliseconds.
 ANSWER_TIMEOUT_SECONDS = 2.0
 LINES_OF_LOG_SHOWN = 15
-# Room for a test's or a demo's load, three times over on a laptop.
+# Enough for a test or a demo, and small enough for three brokers on a laptop.
 _BROKER = ("-Xms128m", "-Xmx512m", "-XX:+ExitOnOutOfMemoryError")
 # For a program that runs for a second: without the optimising compiler it takes half the time.
 _SHORT_RUN = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -34,7 +34,7 @@ _SHORT_RUN = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 @dataclass(frozen=True)
 class NodeFolder:
-    """Where one node keeps its settings, data and log."""
+    """The folder with the settings, data and log of one node."""
 
     path: Path
 
@@ -45,24 +45,24 @@ class NodeFolder:
 
     @property
     def log(self) -> Path:
-        """What the process printed."""
+        """The output of the process."""
         return self.path / "server.log"
 
     @property
     def properties(self) -> Path:
-        """The settings it was started with."""
+        """The settings of the process."""
         return self.path / "server.properties"
 
     @property
     def log4j(self) -> Path:
-        """How much it prints."""
+        """The settings of its logging."""
         return self.path / "log4j2.properties"
 
 
 def format_storage(
     node: Node, cluster: ClusterState, folder: NodeFolder, security: Security | None, announce: Announce
 ) -> None:
-    """Give the node an empty storage that knows the cluster's id and users."""
+    """Format the node's storage with the id and the users of the cluster."""
     shutil.rmtree(folder.data, ignore_errors=True)
     _write_settings(node, cluster, folder, security)
     argv = [*_java(_SHORT_RUN, folder, announce), "kafka.tools.StorageTool", "format"]
@@ -97,11 +97,11 @@ def launch(
 
 
 def brokers_seen_by(node: Node, timeout: float = ANSWER_TIMEOUT_SECONDS) -> set[int]:
-    """The brokers that this node says are up; empty if it does not answer."""
+    """The brokers that are up according to this node; empty if it does not answer."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    # A broker that does not answer yet is expected here, so librdkafka need not print it.
+    # It is normal that a broker does not answer yet, so librdkafka must not print an error.
     settings: dict[str, str | int | float | bool] = {
         "bootstrap.servers": f"127.0.0.1:{node.port}",
         "log_level": 0,

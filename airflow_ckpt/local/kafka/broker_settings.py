@@ -1,4 +1,4 @@
-"""Writes the settings of a broker that fits on a laptop and is as strict about data as one in production."""
+"""Writes the settings of a broker for a laptop, with the durability of a production broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow_ckpt.local.kafka.security import Security
 
 LOG4J = """status = ERROR
 rootLogger.level = WARN
-# While its peers are down or not yet up, a node would report that several times a second.
+# While other nodes are down, a node would log that several times a second.
 logger.network.name = org.apache.kafka.clients.NetworkClient
 logger.network.level = ERROR
 rootLogger.appenderRef.console.ref = console
@@ -19,22 +19,22 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = [%d] %p %m (%c)%n
 """
 
-# Makes a broker start in seconds, and do in seconds what others do after minutes or hours.
+# With these, a broker starts in seconds, and deletes and expires in seconds instead of minutes or hours.
 _QUICK_REACTIONS = {
-    # The usual 50 make the first transaction and the first consumer group wait for 50 folders.
+    # With the default of 50, the first transaction and the first consumer group would wait until 50 folders are created.
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
     "share.coordinator.state.topic.num.partitions": "5",
     "group.initial.rebalance.delay.ms": "0",
-    # Expired records vanish within seconds, so that a test can see a checkpoint being overtaken by retention.
+    # Expired records are deleted within seconds, so that a test can let retention delete unread records.
     "log.initial.task.delay.ms": "1000",
     "log.retention.check.interval.ms": "5000",
     "log.segment.delete.delay.ms": "1000",
     "log.cleaner.backoff.ms": "1000",
-    # How long a transaction may outlive its timeout.
+    # How soon after its timeout a transaction is aborted.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    # How long a killed broker keeps its leaderships, and is refused as a second broker of its id when it returns (usually 9 s).
-    # Not less: on two busy cores a live broker misses heartbeats too.
+    # How long a killed broker stays the leader of its partitions, and cannot register again (default: 9 s). With less time, a
+    # live broker on two busy cores would be removed too, because it misses heartbeats.
     "broker.session.timeout.ms": "5000",
     "broker.heartbeat.interval.ms": "1000",
 }
@@ -71,7 +71,7 @@ def _identity(node: Node, cluster: ClusterState, data: Path) -> dict[str, str]:
 
 
 def durability(brokers: int) -> dict[str, str]:
-    """Every record on every broker; of three, one may die without a lost record or a refused write."""
+    """Every record is on every broker; one of three brokers may fail without a lost record or a refused write."""
     copies = str(brokers)
     in_sync = "2" if brokers >= 3 else "1"
     return {

@@ -1,4 +1,4 @@
-"""A real Kafka on this machine: one broker or several, with a plaintext listener and, if wanted, a SASL_SSL one."""
+"""A real Kafka on this machine: one broker or several, with a plaintext listener and, optionally, a SASL_SSL listener."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from airflow_ckpt.local.processes.detached import stop_tree
 from airflow_ckpt.local.processes.process_id import is_alive, send_signal
 from airflow_ckpt.local.processes.waiting import wait_for
 
-# A broker answers in 3 to 5 s; a laptop that is busy with Spark takes several times that.
+# A broker answers after 3 to 5 s, and on a laptop that is busy with Spark after several times that.
 START_DEADLINE_SECONDS = 90.0
-# A broker that shuts down in order takes about 1 s. Of three at once, the last one waits for a quorum that is gone.
+# An orderly shutdown takes about 1 s. If three brokers shut down at once, the last one waits for a quorum that no longer exists.
 STOP_TIMEOUT_SECONDS = 15.0
 
 
 class KafkaCluster:
-    """The Kafka cluster that lives in a folder. Every object on the same folder sees and controls the same cluster."""
+    """The Kafka cluster of a folder. All objects with the same folder control the same cluster."""
 
     def __init__(self, home: Path, *, brokers: int = 1, sasl_ssl: bool = False, base_port: int = 9092) -> None:
         self.home = home.absolute()
@@ -39,7 +39,7 @@ class KafkaCluster:
 
     @property
     def node_count(self) -> int:
-        """How many brokers it has (or will have, before the first start)."""
+        """The number of brokers (before the first start, the number that it will have)."""
         state = cluster_state.load(self._file)
         return len(state.nodes) if state else self._brokers
 
@@ -60,7 +60,7 @@ class KafkaCluster:
         return ",".join(f"127.0.0.1:{node.sasl_port}" for node in state.nodes)
 
     def client_config(self, secure: bool = False, user: str = "app") -> dict[str, str]:
-        """What a confluent-kafka client needs to connect; with `secure` over SASL_SSL as `user`."""
+        """The settings with which a confluent-kafka client connects; with `secure`, over SASL_SSL as `user`."""
         if not secure:
             return {"bootstrap.servers": self.bootstrap, "security.protocol": "PLAINTEXT"}
         return {
@@ -73,7 +73,7 @@ class KafkaCluster:
         }
 
     def start(self, announce: Announce = quiet) -> None:
-        """Bring all brokers up and wait until they answer. A broker that runs is left as it is."""
+        """Start all brokers that are not running, and wait until all of them answer."""
         with self._locked(announce):
             is_new = not self._file.exists()
             state = self._state_to_start()
@@ -88,7 +88,7 @@ class KafkaCluster:
             except BaseException:
                 self._stop(started)
                 if is_new:
-                    # No client knows its ports yet: the next start may choose others.
+                    # No client has used the ports of a new cluster yet, so the next start may choose other ports.
                     self._file.unlink()
                 raise
             if started:
@@ -101,7 +101,7 @@ class KafkaCluster:
                 self._stop([node.number for node in self._state().nodes])
 
     def status(self) -> dict[str, Any]:
-        """What is up, as JSON can hold it."""
+        """The state of the brokers, as JSON values."""
         state = cluster_state.load(self._file)
         nodes = [broker_process.status_of(node) for node in state.nodes] if state else []
         return {
@@ -124,7 +124,7 @@ class KafkaCluster:
             cluster_state.save(state, self._file)
         if len(state.nodes) != self._brokers or (self._sasl_ssl and not state.sasl_ssl):
             raise StackError(
-                f"the Kafka cluster in {self.home} was made with {len(state.nodes)} broker(s) and "
+                f"the Kafka cluster in {self.home} was created with {len(state.nodes)} broker(s) and "
                 f"{'a' if state.sasl_ssl else 'no'} SASL_SSL listener, which cannot be changed: "
                 f"ask for the same, or `rm -r {self.home}` (its data is lost)",
                 kind="other_cluster",
@@ -139,7 +139,7 @@ class KafkaCluster:
             yield
 
     def _wake(self, node: Node) -> bool:
-        """Whether the node runs already; one that was stopped by SIGSTOP continues."""
+        """Whether the node is already running; if it was paused by SIGSTOP, it is continued."""
         if node.process is None or not is_alive(node.process):
             return False
         send_signal(node.process, signal.SIGCONT)
@@ -157,7 +157,7 @@ class KafkaCluster:
         self._remember(replace(node, process=broker_process.launch(node, state, folder, credentials, announce)))
 
     def _wait_until_answering(self, numbers: Sequence[int]) -> None:
-        """Every node given must itself know all of them to be up."""
+        """Wait until each of these nodes reports all of them as up."""
         expected = set(numbers)
         for number in numbers:
             node = self._state().node(number)
@@ -178,7 +178,7 @@ class KafkaCluster:
 
     def _stop(self, numbers: Sequence[int]) -> None:
         processes = [process for number in numbers if (process := self._state().node(number).process)]
-        # All of them before any is waited for: the last of three would wait for a quorum that is gone.
+        # SIGTERM goes to all brokers before any wait: otherwise the last of three would wait for a quorum that no longer exists.
         for process in filter(is_alive, processes):
             send_signal(process, signal.SIGTERM)
         for process in processes:

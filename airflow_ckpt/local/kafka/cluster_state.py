@@ -17,7 +17,7 @@ from airflow_ckpt.local.processes.process_id import ProcessId
 
 @dataclass(frozen=True)
 class Node:
-    """One broker, which is also a controller. Its ports never change, because clients keep them."""
+    """One broker, which is also a controller. Its ports never change, because clients store them."""
 
     number: int
     port: int
@@ -28,7 +28,7 @@ class Node:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """All ports it listens on."""
+        """All ports of the node."""
         return tuple(port for port in (self.port, self.controller_port, self.sasl_port) if port is not None)
 
 
@@ -57,7 +57,7 @@ class ClusterState:
 
 
 def new_cluster(brokers: int, *, sasl_ssl: bool, base_port: int) -> ClusterState:
-    """A new cluster on the usual ports (9092 clients, 9093 controllers, 9094 SASL_SSL), or on free ones instead."""
+    """A new cluster on the usual ports (9092 clients, 9093 controllers, 9094 SASL_SSL), or on other ports if they are taken."""
     ports = iter(free_ports(range(base_port, base_port + 3 * brokers)))
     nodes = []
     for number in range(1, brokers + 1):
@@ -82,7 +82,7 @@ def load(file: Path) -> ClusterState | None:
 
 
 def save(state: ClusterState, file: Path) -> None:
-    """Write the file. A crash during the write leaves the former file."""
+    """Write the file in one step: after a crash during the write, the old file still exists."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(".tmp")
     draft.write_text(json.dumps(asdict(state), indent=1))

@@ -11,7 +11,7 @@ from pathlib import Path
 from airflow_ckpt.exceptions import StackError
 from airflow_ckpt.local.private_file import replace_private
 
-# `admin` may do anything; `app` may do what no ACL forbids.
+# `admin` may do anything; `app` may do everything that no ACL forbids.
 USERS = ("admin", "app")
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -35,7 +35,7 @@ class Security:
         return passwords[user]
 
     def server_settings(self) -> dict[str, str]:
-        """What a broker needs to offer SASL_SSL and to check ACLs."""
+        """The settings of a broker with SASL_SSL and ACLs."""
         scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         users = " ".join(f'user_{user}="{self.password(user)}"' for user in USERS)
         plain = f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
@@ -47,12 +47,12 @@ class Security:
             "ssl.keystore.location": str(self.folder / "server.pem"),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "allow.everyone.if.no.acl.found": "true",
-            # The brokers talk to each other over the plaintext listener, where every client is ANONYMOUS.
+            # The brokers use the plaintext listener among themselves, where every client is ANONYMOUS.
             "super.users": "User:admin;User:ANONYMOUS",
         }
 
     def scram_arguments(self) -> str:
-        """The users for `StorageTool format`, one argument a line, for a file: `ps` shows arguments to every user."""
+        """The users for `StorageTool format`, one argument per line, for a file, because `ps` shows arguments to every user."""
         lines = []
         for user in USERS:
             for mechanism in MECHANISMS:
@@ -70,7 +70,7 @@ class Security:
 
 
 def create(folder: Path) -> Security:
-    """Make certificates and passwords, or keep those that exist."""
+    """Make certificates and passwords, unless they exist already."""
     if folder.exists():
         return Security(folder)
     draft = folder.with_name(f"{folder.name}.partial")
@@ -83,7 +83,7 @@ def create(folder: Path) -> Security:
 
 
 def _write_certificates(folder: Path) -> None:
-    """One CA, whose key is not kept, and one certificate for all brokers, as they share the address."""
+    """Write a CA, whose key is not kept, and one certificate for all brokers, because they have the same address."""
     try:
         import trustme
         from cryptography.hazmat.primitives import serialization

@@ -1,1 +1,1 @@
-"""Processes of this machine: started, found again, ended; and the Java that they run on."""
+"""Starts, finds and ends processes of this machine, and finds Java for them."""

@@ -1,4 +1,4 @@
-"""Starts processes that outlive the command that started them, and ends them with all that they started."""
+"""Starts processes that continue after the command that started them, and ends them together with their descendants."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ckpt_stream.protocol.deadline import Deadline
 def start_detached(
     argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> ProcessId:
-    """Start a process in a new session, so that it survives this one; what it prints is appended to `log`."""
+    """Start a process in a new session, so that it survives this process; its output is appended to `log`."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    # Only for the owner: a server may print a password it was given.
+    # Only the owner may read the log: a server may print a password.
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         child = subprocess.Popen(
@@ -38,13 +38,13 @@ def start_detached(
     finally:
         os.close(descriptor)
     process = ProcessId.of(child.pid)
-    # It is followed by its ProcessId from here on. Without this, Popen would warn that it was left running.
+    # From here on the process is identified by its ProcessId. Without this line, Popen would warn that it is still running.
     child.returncode = 0
     return process
 
 
 def stop_tree(process: ProcessId, timeout: float = 20.0) -> None:
-    """End a process, its descendants and everything else in its session; kill what is left after `timeout` seconds."""
+    """End a process, its descendants and all others in its session; kill those that still run after `timeout` seconds."""
     family = _family(process)
     for member in family:
         with suppress(psutil.NoSuchProcess):
@@ -84,7 +84,7 @@ def _merge(first: list[psutil.Process], second: list[psutil.Process]) -> list[ps
 
 
 def _wait_until_gone(process: ProcessId, family: list[psutil.Process], timeout: float) -> bool:
-    """Whether all of them, and all processes that they start until then, end in time."""
+    """Whether all these processes, and all processes that they start meanwhile, end in time."""
 
     def are_gone() -> bool:
         gone = not any(runs(member) for member in family) and not any(runs(late) for late in _family(process))

@@ -1,4 +1,4 @@
-"""A lock between processes that the system releases by itself when its holder dies."""
+"""A lock between processes. The operating system releases it when its holder dies."""
 
 from __future__ import annotations
 

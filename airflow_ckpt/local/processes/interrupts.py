@@ -12,7 +12,7 @@ IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def ignore_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C and the signals that end a process: a second one must not leave half of a stack running."""
+    """Ignore Ctrl-C and the signals that end a process: a second signal must not leave a half-stopped stack."""
     if threading.current_thread() is not threading.main_thread():
         # Python delivers signals to the main thread only.
         yield

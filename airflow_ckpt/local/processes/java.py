@@ -1,4 +1,4 @@
-"""Finds the Java that Kafka and Spark run on."""
+"""Finds the Java for Kafka and Spark."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 from airflow_ckpt.exceptions import StackError
 
-# The oldest Java that both Spark 4 and Kafka 4 start on.
+# The oldest Java with which both Spark 4 and Kafka 4 start.
 OLDEST_JAVA = 17
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def find_java(minimum: int = OLDEST_JAVA) -> Path:
-    """The `java` of JAVA_HOME, else the one on the PATH; an error if it is missing or older than `minimum`."""
+    """The `java` of JAVA_HOME, otherwise `java` on the PATH; raises StackError if it is missing or older than `minimum`."""
     java, origin = _locate(minimum)
     version = _major_version(java)
     if version is None:
@@ -33,7 +33,7 @@ def find_java(minimum: int = OLDEST_JAVA) -> Path:
 def _locate(minimum: int) -> tuple[Path, str]:
     home = os.environ.get("JAVA_HOME")
     if home:
-        # No fall back to the PATH: Spark looks at JAVA_HOME only, and one Java for all is easier to understand.
+        # No fallback to the PATH: Spark uses only JAVA_HOME, and Kafka should use the same Java.
         java = Path(home) / "bin" / "java"
         if not os.access(java, os.X_OK):
             raise StackError(

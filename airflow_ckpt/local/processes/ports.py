@@ -8,13 +8,13 @@ from random import SystemRandom
 
 from airflow_ckpt.exceptions import StackError
 
-# Below the range (32768 and up) from which the system lends ports to outgoing connections: a port chosen here is still
-# free for a broker that was killed and is started again.
+# Below the range (32768 and up) of ports for outgoing connections: so a port chosen here is still free when a broker that was
+# killed is started again.
 PORTS_FOR_SERVERS = range(20_000, 32_000)
 
 
 def free_port(preferred: int | None = None) -> int:
-    """A port that can be bound on 127.0.0.1: the preferred one if it is free, else any."""
+    """A free port on 127.0.0.1: the preferred port if it is free, otherwise any."""
     if preferred is not None and can_bind(preferred):
         return preferred
     for candidate in SystemRandom().sample(PORTS_FOR_SERVERS, k=100):
@@ -24,7 +24,7 @@ def free_port(preferred: int | None = None) -> int:
 
 
 def free_ports(preferred: Iterable[int | None]) -> list[int]:
-    """Different free ports, one for each that is preferred (None: any)."""
+    """Different free ports, one for each preferred port (None: any)."""
     chosen: list[int] = []
     for wanted in preferred:
         port = free_port(wanted)
@@ -37,7 +37,7 @@ def free_ports(preferred: Iterable[int | None]) -> list[int]:
 def can_bind(port: int) -> bool:
     """Whether a server could listen on this port of 127.0.0.1 now."""
     with socket.socket() as probe:
-        # As servers do: connections that a former server left behind in TIME_WAIT are no obstacle.
+        # As servers do: connections of a former server in TIME_WAIT do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

@@ -26,7 +26,7 @@ class ProcessId:
 
     @classmethod
     def of(cls, pid: int) -> ProcessId:
-        """The process that has this pid now; NoSuchProcess if none has."""
+        """The process with this pid; raises NoSuchProcess if there is none."""
         if not psutil.LINUX:
             return cls(pid, boot_id(), psutil.Process(pid).create_time())
         found = state_and_start(pid)
@@ -45,7 +45,7 @@ class ProcessId:
 
 
 def is_alive(process: ProcessId) -> bool:
-    """Whether this very process still runs. A zombie, or another process with the same pid, does not count."""
+    """Whether exactly this process is still running. A zombie, or another process with the same pid, does not count."""
     reap(process.pid)
     return find_running(process) is not None
 
@@ -53,17 +53,17 @@ def is_alive(process: ProcessId) -> bool:
 def may_lead_a_session(process: ProcessId) -> bool:
     """Whether the session that this process started may still have members.
 
-    The system does not reuse a pid while a session has it as its id: another process with this pid proves the session empty.
+    The system does not reuse a pid while a session has it as its id: so if another process has this pid, the session is empty.
     """
     try:
         return ProcessId.of(process.pid) == process
     except psutil.NoSuchProcess:
-        # The first process of the session has ended, others may live on.
+        # The first process of the session has ended, but others may still be running.
         return process.boot == boot_id()
 
 
 def send_signal(process: ProcessId, sig: signal.Signals) -> None:
-    """Send a signal to this very process, never to another one that got its pid."""
+    """Send a signal to exactly this process, never to another process with the same pid."""
     found = find_running(process)
     if found is None:
         raise StackError(f"process {process.pid} is gone, so {sig.name} cannot be sent to it")
@@ -80,7 +80,7 @@ def find_running(process: ProcessId) -> psutil.Process | None:
 
 
 def runs(process: psutil.Process) -> bool:
-    """Whether it still runs. One that looks like a zombie but has threads is still dying, and holds its ports."""
+    """Whether a process is still running. A zombie with threads is still ending, and has its ports open, so it counts."""
     try:
         if not process.is_running():
             return False
@@ -99,6 +99,6 @@ def session_of(process: psutil.Process) -> int | None:
 
 
 def reap(pid: int) -> None:
-    """Collect our own ended child, which would otherwise stay as a zombie."""
+    """Collect an ended child of this process, which would otherwise stay as a zombie."""
     with suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""Waits for a fact of the stack, such as a server's answer."""
+"""Waits for a condition of the stack, such as a server's answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def wait_for(fact: Callable[[], T | None], what: str, seconds: float, *, pause: float = PAUSE_SECONDS) -> T:
-    """The first true answer of `fact`; a StackError that names `what` if there is none in time."""
+    """Call `fact` until it returns a true value, and return that; raises StackError, which names `what`, after the time limit."""
     found = Deadline.after(seconds).wait_for(fact, pause)
     if not found:
         raise StackError(f"timed out after {seconds:g} s of waiting for {what}")

@@ -1,1 +1,1 @@
-"""The rules of a verification: each takes what was read and yields findings."""
+"""The rules of a verification: each compares data that was read, and yields findings."""

@@ -1,4 +1,4 @@
-"""What the audit headers show of each record, as findings: those that should not be there, and those that are missing. Pure."""
+"""Turns the result of an audit into findings: records that should not be in the sink, and records that are missing. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ckpt_stream.protocol.verification.scan_result import (
 
 
 def expected_lanes(batches: Sequence[Batch]) -> ExpectedLanes:
-    """What the ledger says of each lane; the queries of the batches are counted in their order."""
+    """The lanes according to the ledger; the queries are numbered in the order in which they wrote."""
     queries = {query: number for number, query in enumerate(dict.fromkeys(b.query for b in batches))}
     return ExpectedLanes(
         [
@@ -33,7 +33,7 @@ def expected_lanes(batches: Sequence[Batch]) -> ExpectedLanes:
 
 @dataclass
 class RecordFaults:
-    """How many records of each kind of fault there are, and the findings about them."""
+    """The number of faulty records of each kind, and the findings about them."""
 
     lost: int = 0
     duplicated: int = 0
@@ -44,7 +44,7 @@ class RecordFaults:
 
 
 def check_records(batches: Sequence[Batch], result: AuditResult, topic: str) -> RecordFaults:
-    """Turn the result into findings: records that should not be there, in the order of the topic, then what is missing."""
+    """Turn the result into findings: first records that should not be there, in the order of the topic, then missing records."""
     counts = result.counts
     faults = RecordFaults(duplicated=counts[DUPLICATE], alien=counts[ALIEN], out_of_order=counts[OUT_OF_ORDER])
     for example in sorted(result.examples, key=lambda e: (e.partition, e.offset)):
@@ -68,20 +68,20 @@ def _finding(example: Example, batches: Sequence[Batch], topic: str) -> Finding:
 
 
 def _words(example: Example, batches: Sequence[Batch]) -> tuple[str, str, int | None]:
-    """What is wrong with the record, what to do about it, and the index of the batch to which it points."""
+    """The fault of the record, what to do about it, and the index of the batch to which the record refers."""
     another = "another producer writes to the sink"
     if example.name is None:
-        return "has no audit header: it was written by no batch.", another, example.lies_in
+        return "has no audit header: no batch of the stream wrote it.", another, example.lies_in
     batch, lane, place = example.name
     if example.means is None:
-        words = f"names batch {batch} lane {lane}, which the ledger does not have: it was written by no batch."
+        words = f"names batch {batch} lane {lane}, which is not in the ledger: no batch of the stream wrote it."
         return words, another, example.lies_in
     meant = batches[example.means]
     of = f" of query {meant.query}" if meant.shared else ""
     if example.kind == DUPLICATE:
         return f"is a second copy of {batch}/{lane}/{place}{of}.", "", example.means
     if example.kind == OUT_OF_ORDER:
-        return f"({batch}/{lane}/{place}{of}) comes after a later one.", "", example.means
+        return f"({batch}/{lane}/{place}{of}) comes after a record that follows it in the lane.", "", example.means
     return f"names place {place} of a lane with {meant.lanes[lane].records} records{of}.", "", example.means
 
 

@@ -1,4 +1,4 @@
-"""Whether the ledger and the checkpoint belong together, and neither is behind the other. Pure."""
+"""Checks that ledger and checkpoint belong together, and that neither is behind the other. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ckpt_stream.protocol.run_files.adoption import Adoption
 def check_checkpoint(
     batches: Sequence[Batch], before: IntactCheckpoint, after: IntactCheckpoint, adopted: Adoption | None
 ) -> Iterator[Finding]:
-    """The ledger against the checkpoint, which was read before and after it: what a running stream adds is no violation."""
+    """Compare the ledger with the checkpoint, which was read before and after it: batches that a running stream adds meanwhile
+    are no violation."""
     if after.query_id is None or not batches:
         return
     newest = batches[-1]
@@ -29,9 +30,9 @@ def check_checkpoint(
     if mine and mine[0] is not batches[0] and not mine[0].cut_off and mine[0].adopted is None:
         yield Finding(
             "foreign_ledger",
-            f"Query {after.query_id} of the checkpoint writes on in the ledger of query {batches[0].query}, and no record says "
-            'that it took that over (`start="ledger"`).',
-            "find out which of the two queries the sink belongs to: each record may be there from both",
+            f"Query {after.query_id} of the checkpoint writes to the ledger of query {batches[0].query}, but no record shows "
+            'that it has adopted that ledger (`start="ledger"`).',
+            "find out which of the two queries the sink belongs to: the sink may hold each record from both",
             **mine[0].where,
         )
     complete = max((b.number for b in mine if not b.missing), default=mine[-1].number if mine else -1)
@@ -39,7 +40,7 @@ def check_checkpoint(
         yield Finding(
             "ledger_behind",
             f"The checkpoint has committed batch {before.committed}, the ledger ends with "
-            + (f"batch {complete}." if mine else f"{newest.name}, before its first."),
+            + (f"batch {complete}." if mine else f"{newest.name}, which is before the first batch of the checkpoint."),
             "records of the batches between are not in the sink, or their ledger records were removed",
             batch=complete + 1,
             query=after.query_id,

@@ -1,4 +1,4 @@
-"""Whether the ledger holds the batches that were asked for. Pure."""
+"""Checks that the ledger holds the batches that are to be verified. Pure."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ckpt_stream.protocol.verification.consistent_cut import BatchRange, Consist
 
 
 def check_history(batches: Sequence[Batch], cut: ConsistentCut, wanted: BatchRange) -> Iterator[Finding]:
-    """A ledger that does not hold the range, or not all of it, leaves it unknown; so does a range of which all is in flight."""
+    """The verdict is unknown if the ledger does not hold the whole range, or if every batch of the range is in flight."""
     begin = 0 if wanted.after is None else wanted.after + 1
     if not batches:
         what = "The ledger holds no batch yet."
         helps = "let the stream run first"
         if begin > 0:
-            what = f"The range begins at batch {begin}, and the ledger holds no batch at all."
-            helps = "look at `airflow-ckpt ledger show`: it was emptied or created again"
+            what = f"The range begins at batch {begin}, but the ledger holds no batch at all."
+            helps = "look at `airflow-ckpt ledger show`: the ledger was emptied or created again"
         yield Finding("no_batches", what, helps, violation=False)
         return
     newest = batches[-1]
     if wanted.query in (None, newest.query) and begin > newest.number + 1:
         yield Finding(
             "not_there_yet",
-            f"The range begins at batch {begin}, the ledger's newest is {newest.name}.",
+            f"The range begins at batch {begin}, but the newest batch in the ledger is {newest.name}.",
             "choose an earlier batch; if it was verified before, the ledger has lost batches: `airflow-ckpt ledger show`",
             batch=begin,
             violation=False,
@@ -37,7 +37,7 @@ def check_history(batches: Sequence[Batch], cut: ConsistentCut, wanted: BatchRan
         before = ", before which another query wrote the sink" if first.adopted and not first.number else ""
         yield Finding(
             HISTORY,
-            f"The ledger reaches back to {first.name}{before}; the range begins at batch {begin}{of}.",
+            f"The oldest batch in the ledger is {first.name}{before}, but the range begins at batch {begin}{of}.",
             f"verify a range that begins at {first.name} or later, more often, or raise ledger_history",
             violation=False,
             **first.where,
@@ -56,9 +56,9 @@ def check_history(batches: Sequence[Batch], cut: ConsistentCut, wanted: BatchRan
         batches_wanted = first.name if first is newest_wanted else f"{first.name} to {newest_wanted.name}"
         yield Finding(
             "in_flight",
-            f"No batch of the range was verified: where {batches_wanted} ends in the sink is unknown until its last lane is "
-            "committed and readers see the end of every transaction before that place.",
-            "verify again when the stream has committed another batch or stands still; if no driver runs, the next start "
+            f"No batch of the range was verified: the end of {batches_wanted} in the sink is unknown until its last lane is "
+            "committed and readers see the end of every transaction before it.",
+            "verify again when the stream has committed another batch or is idle; if no driver is running, the next start "
             "finishes the batch and ends the transaction",
             violation=False,
             **first.where,
@@ -66,5 +66,5 @@ def check_history(batches: Sequence[Batch], cut: ConsistentCut, wanted: BatchRan
 
 
 def _only_the_next(wanted: BatchRange, place: int, end: int) -> bool:
-    """A verification that goes on after an earlier one finds one new batch: it is left to the next time."""
+    """Whether a verification that continues an earlier one finds only one new batch, which the next verification will include."""
     return wanted.after is not None and end - place == 1

@@ -1,4 +1,4 @@
-"""The ledger checked against itself and against the checkpoint and the consumer group. Pure."""
+"""Checks that the ledger is consistent in itself and with the consumer group. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ckpt_stream.protocol.offsets import Offsets
 
 
 def check_lanes(lanes: Lanes) -> Iterator[Finding]:
-    """Within each lane the batches of a query follow each other, each once; no query comes back after another one."""
+    """In each lane, the batches of a query must be consecutive and occur once, and no query may continue after another query."""
     for lane, records in enumerate(lanes):
         newest: dict[str, LedgerRecord] = {}
         previous: LedgerRecord | None = None
@@ -23,16 +23,16 @@ def check_lanes(lanes: Lanes) -> Iterator[Finding]:
                 if previous.query_id != record.query_id:
                     yield Finding(
                         "foreign_ledger",
-                        f"Lane {lane} holds batch {record.batch} of query {record.query_id} after one of query "
-                        f"{previous.query_id}, which came later: two queries write to one sink.",
-                        "stop one of them: give it another sink and sink_id",
+                        f"Lane {lane} holds batch {record.batch} of query {record.query_id} after a batch of the later query "
+                        f"{previous.query_id}: two queries write to one sink.",
+                        "stop one of the two streams, and give it another sink and sink_id",
                         **where,
                     )
                 elif record.batch == before.batch and before.kind != ANCHOR:
                     yield Finding(
                         "ledger_repeat",
                         f"Lane {lane} holds batch {record.batch} twice: it was written by two transactions.",
-                        "the batch was written twice; find out how the second one passed the ledger check",
+                        "find out how the second transaction passed the ledger check",
                         **where,
                     )
                 elif record.batch < before.batch:
@@ -46,7 +46,7 @@ def check_lanes(lanes: Lanes) -> Iterator[Finding]:
 
 
 def check_batches(batches: Sequence[Batch]) -> Iterator[Finding]:
-    """No batch is missing, no lane of one, and the source ranges of successive ones touch exactly."""
+    """No batch and no lane of a batch may be missing, and each batch must begin in the source where the batch before it ended."""
     previous: Batch | None = None
     for batch in batches:
         if batch.missing:
@@ -61,7 +61,7 @@ def check_batches(batches: Sequence[Batch]) -> Iterator[Finding]:
             yield Finding(
                 "mixed_input",
                 f"The lanes of {batch.name} were made from different source offsets.",
-                "the batch was replayed over other input: compare the checkpoint's copies",
+                "the batch was replayed with other input: compare the copies of the checkpoint",
                 **batch.where,
             )
         if len({r.format for r in batch.lanes.values()}) > 1:
@@ -88,9 +88,9 @@ def _following(previous: Batch, batch: Batch) -> Iterator[Finding]:
     if before is not None and before.query_id == previous.query and before.batch < previous.number:
         yield Finding(
             "foreign_ledger",
-            f"Query {batch.query} took over after batch {before.batch} of query {previous.query}, which wrote on to batch "
-            f"{previous.number}: two queries write to one sink.",
-            "stop one of them: give it another sink and sink_id",
+            f"Query {batch.query} adopted the ledger after batch {before.batch} of query {previous.query}, which continued to "
+            f"batch {previous.number}: two queries write to one sink.",
+            "stop one of the two streams, and give it another sink and sink_id",
             **batch.where,
         )
         return
@@ -102,8 +102,8 @@ def _following(previous: Batch, batch: Batch) -> Iterator[Finding]:
         if finding.kind == "source_gap" and before is None:
             yield Finding(
                 "unknown_takeover",
-                f"{finding.what} It is unknown which query's end {batch.name} took over.",
-                "name the checkpoint, which may hold that; records are lost unless a query between read them",
+                f"{finding.what} It is unknown after which query's batches {batch.name} begins.",
+                "name the checkpoint, which may have that; unless a query in between read these records, they are lost",
                 topic=finding.topic, partition=finding.partition, offset=finding.offset, records=finding.records,
                 violation=False, **batch.where,
             )  # fmt: skip
@@ -127,7 +127,7 @@ def _touching(previous: Batch, batch: Batch) -> Iterator[Finding]:
         if began > ended:
             yield Finding(
                 "source_gap",
-                f"{batch.title} begins at offset {began} of {topic}-{partition}, the one before it ended at {ended}: "
+                f"{batch.title} begins at offset {began} of {topic}-{partition}, the batch before it ended at {ended}: "
                 f"{began - ended} offset(s) were never read.",
                 "records are lost: find out which user or program moved the offsets",
                 topic=topic, partition=partition, offset=ended, records=began - ended, **batch.where,
@@ -135,7 +135,7 @@ def _touching(previous: Batch, batch: Batch) -> Iterator[Finding]:
         elif began < ended:
             yield Finding(
                 "source_overlap",
-                f"{batch.title} begins at offset {began} of {topic}-{partition}, the one before it ended at {ended}: "
+                f"{batch.title} begins at offset {began} of {topic}-{partition}, the batch before it ended at {ended}: "
                 f"{ended - began} offset(s) were read twice.",
                 "records are doubled: find out which user or program moved the offsets",
                 topic=topic, partition=partition, offset=began, records=ended - began, **batch.where,
@@ -143,7 +143,7 @@ def _touching(previous: Batch, batch: Batch) -> Iterator[Finding]:
 
 
 def _edges(end: Offsets, start: Offsets) -> Iterator[tuple[str, int, int, int]]:
-    """Partitions that both sides know; one that is new begins wherever it begins."""
+    """The partitions that both batches name; a new partition may begin at any offset."""
     for topic, partitions in end.items():
         for partition, ended in partitions.items():
             began = start.get(topic, {}).get(partition)
@@ -161,7 +161,7 @@ def source_span(batches: Sequence[Batch]) -> int:
 
 
 def check_group(group: Offsets, newest: Batch) -> Iterator[Finding]:
-    """The mirrored offsets are those of the newest committed batch, or of an earlier one, never of a later."""
+    """The mirrored offsets must be those of the newest committed batch or of an earlier batch."""
     for topic, partitions in newest.any_lane.end.items():
         for partition, end in partitions.items():
             mirrored = group.get(topic, {}).get(partition)

@@ -1,4 +1,4 @@
-"""Transactions that hold readers back: the last stable offset behind the high watermark for longer than allowed."""
+"""Finds transactions that are open for too long, so that the last stable offset stays behind the high watermark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOK_SECONDS = 10.0
 
 
 def check_open(kafka: Mapping[str, Any], topic: str, ends: TopicEnds, timeout_seconds: float) -> Iterator[Finding]:
-    """A finding for each partition whose oldest open transaction is older than a transaction may be."""
+    """A finding for each partition whose oldest open transaction is older than the transaction timeout."""
     for partition in ends.held_back:
         began = first_record_time(kafka, topic, partition, ends.stable[partition])
         if began is None:
@@ -26,16 +26,16 @@ def check_open(kafka: Mapping[str, Any], topic: str, ends: TopicEnds, timeout_se
         offset = ends.stable[partition]
         yield Finding(
             "open_transaction",
-            f"{topic}-{partition} is held back at offset {offset} ({ends.high[partition] - offset} offset(s) behind its end) "
-            f"by a transaction that has been open for {age:.0f} s; the timeout is {timeout_seconds:.0f} s.",
-            "readers with read_committed see nothing newer. Its producer's next start ends it; otherwise "
+            f"Readers of {topic}-{partition} see nothing after offset {offset} ({ends.high[partition] - offset} offset(s) before "
+            f"its end): a transaction has been open for {age:.0f} s; the timeout is {timeout_seconds:.0f} s.",
+            "the next start of its producer ends the transaction; otherwise "
             f"`kafka-transactions.sh --bootstrap-server ... find-hanging --topic {topic}` names it and `abort` ends it",
             topic=topic, partition=partition, offset=offset,
         )  # fmt: skip
 
 
 def first_record_time(kafka: Mapping[str, Any], topic: str, partition: int, offset: int) -> float | None:
-    """When the record at the last stable offset, the first of the open transaction, was written; seconds since 1970."""
+    """When the first record of the open transaction, at the last stable offset, was written; seconds since 1970."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(reader_settings(kafka, isolation="read_uncommitted"))

@@ -1,4 +1,4 @@
-"""Batches that replayed differently although they were in the sink: what the stream recorded of them, for the verdict."""
+"""Finds batches whose replay differed from the sink, in the stream's list of replays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ckpt_stream.protocol.storage import ReadableFiles
 
 
 def add_replays(verdict: Verdict, files: ReadableFiles, batches: Collection[tuple[str, int]] | None = None) -> None:
-    """Add the replays of the verdict's batches; by default those of the checkpoint's query up to the last."""
+    """Add the replays of the verdict's batches; by default the replays of the checkpoint's query up to the last batch."""
     if batches is None:
         query = read_checkpoint(files).query_id
         batches = {
@@ -24,7 +24,7 @@ def add_replays(verdict: Verdict, files: ReadableFiles, batches: Collection[tupl
 
 
 def replays(files: ReadableFiles, batches: Collection[tuple[str, int]]) -> Iterator[Finding]:
-    """One for each replay of these batches, given by query and number."""
+    """A finding for each replay of these batches, which are given by query and number."""
     with naming_file(REPLAYS):
         known = [(entry, int(entry["batch"])) for entry in list_from_json(files.read(REPLAYS), "list of replays")]
     for entry, batch in known:
@@ -38,11 +38,11 @@ def _finding(entry: dict[str, Any], query: str, batch: int) -> Finding:
     replayed = f"Batch {batch} of query {query} replayed differently (lanes {lanes}, run {entry.get('run')})"
     helps = "make the transform a function of its input alone"
     if not entry.get("accepted"):
-        what = f"{replayed}; the sink holds the whole of the one attempt that was committed before."
+        what = f"{replayed}; the sink holds the complete attempt that was committed before."
         return Finding("replay_differed", what, helps, batch=batch, violation=False, query=query)
     what = (
-        f"{replayed} from what is in the sink, and a user let the stream go on: records of it may be lost or doubled, which "
-        "the ledger does not show."
+        f"{replayed} from the lanes in the sink, and a user let the stream continue: records of it may be lost or doubled, "
+        "which the ledger does not show."
     )
     helps = f"compare the batch with its source, or verify at depth `recompute`; {helps}"
     return Finding(REPLAY_ACCEPTED, what, helps, batch=batch, violation=False, query=query)

@@ -1,4 +1,4 @@
-"""What the sink holds, compared batch by batch with what the ledger has. Pure."""
+"""Compares the sink with the ledger, batch by batch. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ckpt_stream.protocol.verification.consistent_cut import ConsistentCut
 from ckpt_stream.protocol.verification.removed_records import removed_by_compaction, removed_by_retention
 from ckpt_stream.protocol.verification.scan_result import Scan, Sums
 
-NAME_THE_RECORDS = "turn on audit='record' for the stream to have each record named from now on"
+NAME_THE_RECORDS = "set audit='record' for the stream, so that later verdicts name each record"
 
 
 def compare_sink(batches: Sequence[Batch], scan: Scan, topic: str) -> Iterator[Finding]:
-    """Fewer, more, or other records than the ledger says."""
+    """Find batches with fewer, more, or other records than the ledger has."""
     for index, batch in enumerate(batches):
         found = scan.batches.get(index, Sums())
         difference = found.records - batch.records
@@ -47,21 +47,21 @@ def compare_sink(batches: Sequence[Batch], scan: Scan, topic: str) -> Iterator[F
         elif (expected := weighed_sum(batch)) is not None and found.placed != expected:
             yield Finding(
                 "altered",
-                f"{words}, the same ones, but some are in other partitions than the transform chose.",
+                f"{words}: the same records, but some are in other partitions than the transform chose.",
                 NAME_THE_RECORDS, topic=topic, **batch.where,
             )  # fmt: skip
     before = scan.batches.get(None)
     if before is not None and before.records:
         yield Finding(
             "alien",
-            f"{before.records} record(s) lie in {topic} before the first batch of the range.",
+            f"{before.records} record(s) are in {topic} before the first batch of the range.",
             "another producer writes to the sink",
             topic=topic, records=before.records,
         )  # fmt: skip
 
 
 def comparable(batch: Batch) -> bool:
-    """Checksums of different ledger formats cannot be added up; the check of the ledger says so."""
+    """Whether the checksums can be added up: they have one ledger format. Otherwise the check of the ledger has a finding."""
     return len({r.format for r in batch.lanes.values()}) == 1
 
 
@@ -70,13 +70,13 @@ def checksum(batch: Batch) -> int:
 
 
 def weighed_sum(batch: Batch) -> int | None:
-    """The checksum of the records with their partitions; None where the transform did not choose them all."""
+    """The checksum weighed by partition; None if the transform did not choose the partition of every record."""
     sums = [r.placed for r in batch.lanes.values() if r.records]
     return None if not comparable(batch) or None in sums else sum(filter(None, sums)) & MASK
 
 
 def compare_dead_letters(batches: Sequence[Batch], scan: Scan, topic: str) -> Iterator[Finding]:
-    """As `compare_sink`, for a dead-letter topic. Streams may share it, so surplus records in it are no violation."""
+    """Like `compare_sink`, for a dead-letter topic. Streams may share it, so additional records in it are no violation."""
     for finding in compare_sink(batches, scan, topic):
         if finding.kind in ("surplus", "alien"):
             helps = "give the stream another dead-letter topic, or leave dead letters out of the verification"
@@ -89,18 +89,18 @@ def compare_dead_letters(batches: Sequence[Batch], scan: Scan, topic: str) -> It
 
 
 def sums(batches: Sequence[Batch]) -> list[BatchSums]:
-    """The batches as the ledger has them."""
+    """The sums of the batches, from the ledger."""
     return [BatchSums(b.number, b.any_lane.time, b.records, source=source_span([b]), query=b.query) for b in batches]
 
 
 def with_found(expected: Sequence[BatchSums], batches: Sequence[Batch], scan: Scan) -> list[BatchSums]:
-    """The expected sums, each with the number of records that were found of its batch."""
+    """The expected sums, each with the number of records that were found in the sink."""
     found = {b.id: scan.batches.get(index, Sums()).records for index, b in enumerate(batches)}
     return [replace(b, found=found.get((b.query or "", b.batch))) for b in expected]
 
 
 def check_retention(cut: ConsistentCut, earliest: Mapping[int, int], topic: str, policy: str) -> Iterator[Finding]:
-    """What retention or compaction may have taken away cannot be verified: unknown, never clean."""
+    """Batches from which retention or compaction may have removed records cannot be verified: their verdict is unknown."""
     if not cut.batches:
         return
     if gone := removed_by_retention(cut.start, earliest):
@@ -109,7 +109,7 @@ def check_retention(cut: ConsistentCut, earliest: Mapping[int, int], topic: str,
         yield Finding(
             TRUNCATED,
             f"{gone.in_words(topic)} "
-            f"This leaves unknown batches {cut.batches[0].name.removeprefix('batch ')} to {last.name.removeprefix('batch ')}.",
+            f"Batches {cut.batches[0].name.removeprefix('batch ')} to {last.name.removeprefix('batch ')} are unknown.",
             "verify more often than the sink's retention" + (f", or from {left[0].name} on" if left else ""),
             topic=topic, partition=gone.partition, offset=gone.wanted, violation=False, **last.where,
         )  # fmt: skip
@@ -123,7 +123,7 @@ def check_retention(cut: ConsistentCut, earliest: Mapping[int, int], topic: str,
 
 
 def readable_part(cut: ConsistentCut, unknown: Sequence[Finding], ends: TopicEnds) -> ConsistentCut | None:
-    """What can be read in spite of the findings: all, or what retention has left; None: nothing."""
+    """The part of the cut that can be read despite the findings: all of it, or the batches after retention; None: nothing."""
     if not unknown:
         return cut
     rest = cut.after_retention(ends.earliest)

@@ -1,8 +1,8 @@
-"""The ids that records of any program carry: in the key, the value, a header, or a place in the JSON value.
+"""Reads the id of each record of any program: from the key, the value, a header, or a place in the JSON value.
 
-Of each id a 64-bit number is kept with its place, about 20 bytes a record: its hash or, where ids are a sequence of whole
-numbers, the id itself. Two different ids with one hash would count as a duplicate; among 20,000,000 ids that happens
-with a chance of one in 90,000.
+For each id, a 64-bit number and its place are kept, about 20 bytes per record. The number is a hash or, if ids are a sequence of
+whole numbers, the id itself. Two different ids with the same hash would count as a duplicate; with 20,000,000 ids the
+probability of that is one in 90,000.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument
 
 HEADER = "header:"
 #: `.name` or `[number]`, one after the other.
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
-#: The id of a message as text, or None where it has none.
+#: The id of a message as text, or None if it has none.
 IdOf = Callable[[Any], bytes | None]
 
 
 def id_reader(path: str) -> IdOf:
-    """A function that finds the id of a message: ``key``, ``value``, ``header:<name>`` or ``$.order.items[0].id``."""
+    """A function that reads the id of a message from ``key``, ``value``, ``header:<name>`` or ``$.order.items[0].id``."""
     if path == "key":
         return _key
     if path == "value":
@@ -45,8 +45,8 @@ def steps_of(path: str) -> list[str | int]:
         steps.append(found[1] if found[1] is not None else int(found[2]))
         position = found.end()
     if not steps or position < len(path):
-        raise CkptError(
-            f"{path!r} names no part of a record. Write key, value, header:<name>, or a path into the JSON value such as "
+        raise BadArgument(
+            f"{path!r} is not a part of a record. Write key, value, header:<name>, or a path into the JSON value such as "
             "$.order.id or $.items[0].id."
         )
     return steps
@@ -75,11 +75,11 @@ def _json(steps: list[str | int]) -> IdOf:
         if value is None:
             return None
         try:
-            # Numbers stay as they are written: a float would make two long ones the same.
+            # Numbers stay as they are written: as floats, two different long numbers could be equal.
             found: Any = json.loads(value, parse_float=_Written, parse_int=_Written)
             for step in steps:
                 if isinstance(found, str):
-                    return None  # a text has places too, but they are no part of the JSON
+                    return None  # a text can be indexed too, but its characters are no parts of the JSON
                 found = found[step]
         except (ValueError, KeyError, IndexError, TypeError, RecursionError):
             return None
@@ -102,7 +102,7 @@ def _bytes(found: Any) -> bytes | None:
 
 
 def whole_number(given: bytes) -> int | None:
-    """The id as a whole number of 64 bits; None when it is none."""
+    """The id as a whole number of 64 bits; None if it is not such a number."""
     try:
         number = int(given)
     except ValueError:
@@ -111,14 +111,14 @@ def whole_number(given: bytes) -> int | None:
 
 
 class Ids:
-    """The ids of a topic with their places, in the order read."""
+    """The ids of a topic with their places, in the order in which they were read."""
 
     def __init__(self, topic: str, *, sequence: bool = False) -> None:
         from xxhash import xxh64_intdigest
 
         self.topic = topic
         self._number_of: Callable[[bytes], int | None] = whole_number if sequence else xxh64_intdigest
-        #: The number that is kept of each id, and where its record lies.
+        #: The number that is kept for each id, and the place of its record.
         self.numbers: array[int] = array("q" if sequence else "Q")
         self.partitions: array[int] = array("i")
         self.offsets: array[int] = array("q")

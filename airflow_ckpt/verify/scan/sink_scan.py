@@ -1,4 +1,4 @@
-"""Reads the sink once under read_committed and adds up what belongs to each batch. Memory does not grow with records."""
+"""Reads the sink once with read_committed and adds up the records of each batch; memory does not grow with their number."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ckpt_stream.protocol.ledger.checksum import AUDIT_HEADER, checksum_of
 from ckpt_stream.protocol.verification.audit import Audit
 from ckpt_stream.protocol.verification.scan_result import Boundaries, ExpectedLanes, Name, Scan, Sums, parse_name
 
-#: Messages per call into the client: enough that the call costs nothing, few enough that they stay in the cache.
+#: Messages per call of the client: so many that the call itself takes little time, so few that they stay in the CPU cache.
 AT_ONCE = 2_000
-#: Nothing at all for this long, although there is something to read, means that Kafka is stuck.
+#: If no message arrives for this time although the end is not reached, the read fails.
 SILENCE_SECONDS = 60.0
 
 Progress = Callable[[int, int], None]
@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]
 def reader_settings(kafka: Mapping[str, Any], isolation: str = "read_committed") -> dict[str, Any]:
     return {
         **kafka,
-        "group.id": "ckpt-verify",  # never joined nor committed to: partitions are assigned by hand
+        "group.id": "ckpt-verify",  # the consumer never joins the group or commits to it: partitions are assigned by hand
         "isolation.level": isolation,
         "enable.auto.commit": False,
         "auto.offset.reset": "error",
@@ -33,7 +33,7 @@ def reader_settings(kafka: Mapping[str, Any], isolation: str = "read_committed")
         "queued.min.messages": 100_000,
         "fetch.message.max.bytes": 8 * 1024 * 1024,
         "queued.max.messages.kbytes": 64 * 1024,
-        # A full queue is emptied in a fraction of the second that the client would wait before it fetches again.
+        # The default wait of a second after a full queue is too long: the queue is emptied in a fraction of that.
         "fetch.queue.backoff.ms": 10,
     }
 
@@ -66,7 +66,7 @@ def read_range(
     progress: Progress | None = None,
     isolation: str = "read_committed",
 ) -> None:
-    """Read a topic once from start to end. ``take`` may also get records after the end, and has to leave them out."""
+    """Read a topic once from start to end. ``take`` may also get records after the end, and must ignore them."""
     from confluent_kafka import Consumer
 
     wanted = {p: (start.get(p, 0), stop) for p, stop in end.items() if start.get(p, 0) < stop}
@@ -86,7 +86,7 @@ def _read(
     take: Callable[[Sequence[Any]], None],
     progress: Progress | None,
 ) -> None:
-    """The position decides when the end is reached: holes have no message."""
+    """Read until the consumer's position reaches the end; control records and compacted records have no message."""
     from confluent_kafka import TopicPartition
 
     partitions = [TopicPartition(topic, p, start) for p, (start, _) in wanted.items()]
@@ -107,12 +107,12 @@ def _read(
             progress(total - sum(stop - start for start, stop in left.values()), total)
         if silence.passed:
             raise ScanStuck(
-                f"{topic} was not read to its end: partitions {sorted(left)} gave nothing for {SILENCE_SECONDS:.0f} s."
+                f"{topic} was not read to its end: no message came from partitions {sorted(left)} for {SILENCE_SECONDS:.0f} s."
             )
 
 
 class Gathered:
-    """Adds messages to their batch, those of one partition and batch together: per message only what each must be asked."""
+    """Adds messages to their batches. Messages of one partition and batch are added together, to do little work per message."""
 
     def __init__(
         self, topic: str, boundaries: Boundaries, stops: Mapping[int, int], expected: ExpectedLanes | None = None
@@ -122,7 +122,7 @@ class Gathered:
         self._audit = None if expected is None else Audit(expected)
 
     def finish(self) -> Scan:
-        """What was found, when all has been read."""
+        """The result, after everything was read."""
         if self._audit is not None:
             self._scan.audit = self._audit.finish()
         return self._scan
@@ -142,7 +142,7 @@ class Gathered:
             first = end
 
     def _add_partition(self, messages: Sequence[Any], partition: int) -> None:
-        """Offsets rise within a partition, so that the messages are divided where a batch ends."""
+        """Divide the messages of a partition by batch, at the offsets where a batch ends."""
         last = _below(messages, self._stops[partition])
         first = 0
         while first < last:
@@ -171,7 +171,7 @@ def _name(headers: Any) -> Name | None:
 
 
 def _below(messages: Sequence[Any], offset: int, first: int = 0, last: int | None = None) -> int:
-    """The position in the messages at which the offsets reach a given one."""
+    """The index of the first message at or after an offset."""
     return bisect_left(messages, offset, first, len(messages) if last is None else last, key=_offset)
 
 

@@ -22,7 +22,7 @@ class WrittenBatch:
 
     @property
     def differs(self) -> list[int]:
-        """The lanes that were already in the sink, with other records than the replay gives."""
+        """The lanes whose records in the sink differ from the replay."""
         return [lane["lane"] for lane in self.lanes if lane["differs"]]
 
     def as_record(self) -> dict[str, Any]:
@@ -43,16 +43,16 @@ class WrittenBatch:
 
 @dataclass
 class BatchProgress:
-    """What the sink and the driver's watch share; guarded by its lock."""
+    """The data that the sink and the driver's watch share, guarded by a lock."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     #: Set by the sink after each batch.
     changed: threading.Event = field(default_factory=threading.Event)
     #: The batch being written and since when (monotonic), or None between batches.
     current: tuple[int, float] | None = None
-    #: Batches that the watch has not taken yet.
+    #: Batches that the watch has not noted yet.
     written: list[WrittenBatch] = field(default_factory=list)
-    #: What ended the sink or, for a batch that took too long, the watch.
+    #: The error that ended the sink or, if a batch took too long, the watch.
     error: BaseException | None = None
     #: Set by the watch: no further batch may begin.
     stopping: bool = False

@@ -92,7 +92,7 @@ class Driver:
 
     def _run_stream(self, others: OtherRuns) -> str:
         """Run the stream; returns the state in which it ended well."""
-        # First of all: a run that fails later has found all older ones dead, and readers of run records look no further back.
+        # Before all else: so every run that fails later has found all older runs dead, and readers of run records can stop at it.
         others.refuse_if_alive()
         refuse_unsafe_settings(self.config, dict(self.spark.sparkContext.getConf().getAll()), os.environ)
         crashes.refuse_unusable()
@@ -124,7 +124,7 @@ class Driver:
                 mirror.begin_at(start.checkpoint.committed, start.end)
             self.sink = self._new_sink(topic, start)
             self.loss = SourceLoss(self.files, topics, self.config)
-            # Looked at again: another run that started at the same time may have written its record after the first look.
+            # A second check: another run that started at the same time may have written its record after the first check.
             others.refuse_if_alive()
             return self._run_queries(topics, start, self.sink, self.loss, mirror)
         except Exception as e:
@@ -189,13 +189,13 @@ class Driver:
         ).until_the_end()
 
     def _cause(self, error: BaseException) -> BaseException:
-        """The error, or the refusal that names what the source has lost if that is why Spark failed."""
+        """The error; or, if Spark failed because of lost records, the refusal that names them."""
         if self.loss is None or not is_data_loss(error, self.sink.progress if self.sink else None):
             return error
         try:
             lost = self.loss.find()
         except Exception as e:
-            log.warning("what the source has lost could not be found out: %s", e)
+            log.warning("the lost records of the source could not be determined: %s", e)
             return error
         return self.loss.refusal(lost) if lost else error
 

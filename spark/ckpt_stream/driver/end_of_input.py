@@ -1,9 +1,9 @@
 """The rows of a lane, and the proof that all of them have arrived.
 
-An iterator that ends is no proof. When the JVM's side of a task's input fails, Spark closes the connection to the Python
-worker; if that happens between two Arrow batches, pyarrow treats it as the end of the stream. Only when the JVM has read
-its input to the end does it write END_OF_STREAM after the Arrow stream. This module looks for that mark, and leaves it in
-place for Spark's own worker, which reads it at the end of the task.
+The end of an iterator is no proof. If the JVM's side of a task's input fails, Spark closes the connection to the Python
+worker; if that happens between two Arrow batches, pyarrow treats it as the end of the stream. The JVM writes END_OF_STREAM after
+the Arrow stream only if it has read its input to the end. This module looks for that mark without taking it, because Spark's own
+worker reads it at the end of the task.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class LaneInput:
                 "Spark ended the lane's input before it was complete: another part of the job failed or was cancelled, or "
                 "the driver or executor ended. Nothing of the lane was committed, and the next attempt writes it whole."
             )
-            log.warning("%s", error)  # Spark has closed the connection, so the error itself does not reach the driver
+            log.warning("%s", error)  # Spark has closed the connection, so the driver does not receive the error itself
             raise error
         raise EndOfInputUnknown(_unknown(f"the Arrow stream is followed by {follows!r} instead of END_OF_STREAM"))
 

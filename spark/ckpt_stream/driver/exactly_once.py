@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ckpt_stream.driver.lane import LaneWriter
 from ckpt_stream.driver.lane_result import RESULT_SCHEMA
 from ckpt_stream.driver.lane_spec import LaneSpec
-from ckpt_stream.errors import StreamError
+from ckpt_stream.errors import BatchNotRun
 from ckpt_stream.protocol.offsets import Offsets
 from ckpt_stream.spark.output import output_columns
 from ckpt_stream.spark.record_hash import record_hash_column
@@ -16,7 +16,7 @@ from ckpt_stream.spark.record_hash import record_hash_column
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: From so many source records on it is faster to read them with all cores before one lane writes them.
+#: With more source records than this, it is faster to read them with all cores before a single lane writes them.
 MANY_OFFSETS = 10_000
 
 
@@ -24,7 +24,7 @@ class ExactlyOnceWriter:
     """Writes a batch with one Kafka transaction per lane."""
 
     def __init__(self) -> None:
-        #: By ledger format. Every batch of a query has the same columns, and to build them takes 20 ms.
+        #: The columns by ledger format. They are the same for every batch of a query, and it takes 20 ms to build them.
         self._columns: dict[int, list[Column]] = {}
 
     def __call__(self, rows: DataFrame, spec: LaneSpec) -> tuple[dict[str, Any], ...]:
@@ -34,7 +34,10 @@ class ExactlyOnceWriter:
         divided = into_lanes(rows.select(*self._columns[ledger_format]), lanes, _offsets_between(spec.start, spec.end))
         done = divided.mapInArrow(LaneWriter(spec), RESULT_SCHEMA).collect()
         if sorted(row["lane"] for row in done) != list(range(lanes)):
-            raise StreamError(f"Spark ran lanes {sorted(r['lane'] for r in done)} instead of 0 to {lanes - 1}.")
+            raise BatchNotRun(
+                f"Spark ran lanes {sorted(r['lane'] for r in done)} instead of 0 to {lanes - 1}. The batch does not count as "
+                "written. What helps: start again; the next run writes only lanes that the ledger lacks."
+            )
         return tuple(row.asDict() for row in sorted(done, key=lambda row: row["lane"]))
 
 
@@ -47,8 +50,8 @@ def _lane_columns(names: Sequence[str], ledger_format: int) -> list[Column]:
 def into_lanes(rows: DataFrame, lanes: int, offsets: int) -> DataFrame:
     """Divide rows into lanes by key (by value where the key is null), so that a replay puts each row into the same lane.
 
-    A single lane takes all rows. If they are few, its task reads and transforms them itself; if they are many, all cores do
-    that first.
+    A single lane gets all rows. If there are few, its task reads and transforms them itself; if there are many, all cores do that
+    first.
     """
     from pyspark.sql import functions as F
 

@@ -42,7 +42,7 @@ def describe(error: BaseException, progress: BatchProgress | None) -> Failure:
     batch = progress.current[0] if progress and progress.current else None
     root = error
     if progress is not None and progress.error is not None and not isinstance(error, errors.StreamError):
-        root = progress.error  # the sink's own error says more than the one that Spark wraps it in
+        root = progress.error  # the sink's own error is more specific than Spark's error around it
     text = f"{root}\n{error}"
     if poison := find_poison(text):
         where = f"{poison['topic']}-{poison['partition']} offset {poison['offset']}"
@@ -64,7 +64,7 @@ def _error(name: str) -> type[errors.StreamError] | None:
 
 
 def _restart_passes(poison: dict[str, object]) -> bool:
-    """Whether the next run passes over the record: yes after `fail_on`, no for a malformed record with `malformed=fail`."""
+    """Whether the next run skips the record: yes after `fail_on`, no for a malformed record with `malformed=fail`."""
     return bool(poison.get("once"))
 
 

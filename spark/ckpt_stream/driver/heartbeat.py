@@ -26,7 +26,7 @@ class Heartbeat:
 
     def __init__(self, files: WritableFiles, record: RunRecord) -> None:
         self.record = record
-        #: Held while the record is written, and during a change that must not be written by halves.
+        #: Held while the record is written, and during a change that must be written as a whole.
         self.lock = threading.RLock()
         self._files = files
         self._ended = threading.Event()
@@ -57,7 +57,8 @@ class Heartbeat:
             try:
                 self.save()
             except Exception as e:
-                # Storage may be unavailable for a while. A heartbeat is no reason to end the stream; a change of the record is.
+                # Storage may be unavailable for a while. A heartbeat that cannot be written must not end the stream; a change of
+                # the record that cannot be written ends it.
                 log.warning("the heartbeat could not be written: %s", e)
                 self._written = time.monotonic()
 

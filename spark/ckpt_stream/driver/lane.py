@@ -40,7 +40,7 @@ class LaneWriter:
 
 
 def write_lane(spec: LaneSpec, lane: int, batches: Iterable[Any]) -> dict[str, Any]:
-    """Write one lane of the batch into the sink, or find that it is there already."""
+    """Write one lane of the batch into the sink, unless it is already there."""
     settings = spec.settings
     rows, times, sums = LaneInput(batches), StepTimes(), LaneSums()
     where = {"batch": spec.to_write.batch, "lane": lane, "driver_pids": settings.driver_pids}

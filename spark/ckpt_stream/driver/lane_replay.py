@@ -13,8 +13,8 @@ from ckpt_stream.protocol.ledger.ledger_record import LedgerRecord
 def read_replay(spec: LaneSpec, lane: int, rows: LaneInput, sums: LaneSums, expected: LedgerRecord | None) -> bool:
     """Read the rows of a lane to their end, and return whether they differ from the lane in the sink.
 
-    Raises ReplayDiffers if they differ and must not: then other lanes of the batch would be written from another replay than
-    this lane was. ``expected`` is None if the ledger holds nothing to compare with.
+    Raises ReplayDiffers if they differ and that is not allowed: other lanes of the batch would be written from another replay
+    than this lane was. ``expected`` is None if the ledger has no sums of the lane.
     """
     for batch in rows:
         sums.add(batch)

@@ -17,7 +17,7 @@ class LaneSettings:
     """What the lanes of all batches of a run have in common."""
 
     sink: SinkIdentity
-    #: The ledger that the query took over before its first batch.
+    #: The end of the ledger that the query has adopted.
     adopted: Adoption | None
     kafka: Mapping[str, Any]
     run_id: str
@@ -47,13 +47,13 @@ class LaneSpec:
     offsets: str
     #: Where the sink ended before the batch was written.
     sink_start: Offsets
-    #: The ledger format of the batch; that of its other lanes, if some of them are in the sink already.
+    #: The ledger format of the batch; if some of its lanes are already in the sink, their format.
     ledger_format: int = FORMAT
     #: A lane that is in the sink may differ from its replay, because no other lane will be written from this replay.
     may_differ: bool = False
-    #: The run whose rows these are: an earlier one, if its lanes are in the sink and these rows were found to be the same.
+    #: The run that produced these rows: an earlier run, if its lanes are in the sink and have the same rows.
     attempt: str = ""
     #: Write nothing: only compare the lanes that are in the sink with their replay.
     only_compare: bool = False
-    #: The source has lost records of the batch, and a user has accepted that: lanes that are in the sink hold more.
+    #: The source has lost records of the batch, and a user has accepted that: lanes that are already in the sink have more rows.
     source_lost: bool = False

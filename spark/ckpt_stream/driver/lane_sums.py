@@ -1,4 +1,4 @@
-"""Counts and checksums of a lane's rows, which a replay of the lane must repeat."""
+"""Counts and checksums of a lane's rows. A replay of the lane must give the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LaneSums:
     dead_letter_checksum: int = 0
 
     def compared(self, *, with_places: bool) -> tuple[int, int, int | None, int, int]:
-        """What a replay of the lane must repeat."""
+        """The values that must be equal in a replay of the lane."""
         placed = self.placed if with_places else None
         return self.records, self.checksum, placed, self.dead_letters, self.dead_letter_checksum
 

@@ -22,7 +22,7 @@ def new_record(spark: SparkSession, config: StreamConfig) -> RunRecord:
     jvm: Any = spark._jvm
     settings = asdict(config)
     settings["kafka"] = {"bootstrap.servers": config.kafka["bootstrap.servers"]}
-    del settings["accepted_loss"]  # a user accepts a loss for one run; the next one must not inherit that
+    del settings["accepted_loss"]  # a user accepts a loss for one run; it must not apply to the next run
     return RunRecord(
         run=run_name(datetime.now(UTC), token),
         stream=config.name,

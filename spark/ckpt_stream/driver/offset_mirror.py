@@ -22,7 +22,7 @@ MAX_PENDING = 100
 COMMIT_SECONDS = 6.0
 #: The pause after a failure, when no new batch comes.
 RETRY_SECONDS = 30.0
-#: After a failure the pause is so many times as long as the failure took, or stop requests would be obeyed late.
+#: After a failed commit the pause is so many times as long as the commit took; otherwise stop requests would be obeyed late.
 PAUSE_FACTOR = 3
 
 
@@ -63,12 +63,12 @@ class OffsetMirror:
         self.commit_if_due()
 
     def begin_at(self, batch: int, end: Offsets) -> None:
-        """Commit the offsets of the checkpoint's last committed batch: the run before may have ended before it did."""
+        """Commit the offsets of the checkpoint's last committed batch: the previous run may have ended before it did so."""
         self._ready = (batch, end)
         self.commit_if_due()
 
     def commit_if_due(self, *, final: bool = False) -> None:
-        """Commit what is ready, when the mode says that it is due; at the end of the run in any case."""
+        """Commit the offsets of committed batches if the mode requires it now, and always at the end of the run."""
         if self._ready is None or self.mode == "disabled" or (time.monotonic() < self._due and not final):
             return
         batch, end = self._ready
@@ -101,7 +101,7 @@ class OffsetMirror:
         return ", ".join(failed) or None
 
     def close(self) -> None:
-        """Commit what is ready, and close the client."""
+        """Commit the offsets of committed batches, and close the client."""
         self.commit_if_due(final=True)
         if self._consumer is not None:
             self._consumer.close()

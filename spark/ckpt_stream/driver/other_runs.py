@@ -17,14 +17,14 @@ class OtherRuns:
 
     def __init__(self, files: WritableFiles, record: RunRecord) -> None:
         self._files, self._record = files, record
-        #: The runs that had a record before this one: this run is refused beside them, never they beside it.
+        #: The runs that had a record before this one. If one of them is alive, this run is refused, never the other.
         self._earlier = run_record.runs_in(files.names(record_files.RUNS))
         self._known: dict[str, RunRecord] = {}
         #: The last heartbeat of each run that is known to be dead.
         self._dead: dict[str, str] = {}
 
     def read(self) -> list[RunRecord]:
-        """The other runs, in the order of their start. The record of a run that has ended is read once."""
+        """The other runs, in the order of their start. The record of a run that has ended is read only once."""
         for name in run_record.runs_in(self._files.names(record_files.RUNS)):
             known = self._known.get(name)
             if name == self._record.run or (known is not None and known.state not in run_record.NOT_ENDED):

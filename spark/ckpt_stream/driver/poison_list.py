@@ -12,12 +12,12 @@ from ckpt_stream.spark.poison_records import consumed_records, may_be_read, read
 
 
 def records_to_pass(files: ReadableFiles, committed: Offsets) -> list[dict[str, Any]]:
-    """The poison records that a run which continues from these offsets may read again, and must not fail on."""
+    """The poison records that a run which continues from these offsets may read again. It must not fail on them."""
     return [poison for poison in consumed_records(files) if may_be_read(poison, committed)]
 
 
 def remember_poison(files: WritableFiles, failure: Failure, run: str, committed: Offsets) -> None:
-    """Add the record that ended this run, if it is one that ends a run once."""
+    """Add the record that ended this run, unless it must end every run (a malformed record with `malformed="fail"`)."""
     if not failure.poison or not failure.poison.get("once"):
         return
     known = read_poison(files)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ckpt_stream.driver.poison_list import records_to_pass
 from ckpt_stream.driver.sink import Sink
 from ckpt_stream.driver.source_loss import LossBatch, SourceLoss
-from ckpt_stream.errors import ConfigError, StreamError
+from ckpt_stream.errors import BatchNotRun, ConfigError
 from ckpt_stream.protocol.offsets import Offsets
 from ckpt_stream.protocol.settings.config import StreamConfig
 from ckpt_stream.protocol.storage import ReadableFiles
@@ -35,12 +35,13 @@ class Queries:
     committed: Offsets
 
     def start_over_loss(self, loss: SourceLoss, step: LossBatch) -> Any:
-        """Start a query of one batch that does not fail on lost records, because a user has accepted their loss."""
+        """Start a query for one batch; it does not fail on lost records, because a user has accepted their loss."""
 
         def write_one_batch(rows: DataFrame, batch: int) -> None:
             if batch != step.batch:
-                raise StreamError(
-                    f"Spark ran batch {batch} instead of {step.batch}, which passes over an accepted loss."
+                raise BatchNotRun(
+                    f"Spark ran batch {batch} instead of batch {step.batch}, which skips an accepted loss. Nothing was written. "
+                    "What helps: start again; the next run compares checkpoint and source again."
                 )
             self.sink(rows, batch, source_lost=step.as_planned)
             if step.as_planned:
@@ -76,7 +77,7 @@ class Queries:
         )
 
     def _transformed(self, events: DataFrame) -> DataFrame:
-        """The transform's output, with the malformed records that belong into the dead-letter topic."""
+        """The transform's output, together with the malformed records for the dead-letter topic."""
         from pyspark.sql import functions as F
 
         consumed = records_to_pass(self.files, self.committed)

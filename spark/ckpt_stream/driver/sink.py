@@ -15,7 +15,7 @@ from ckpt_stream.driver.lane_spec import LaneSettings, LaneSpec
 from ckpt_stream.driver.sink_topic import SinkTopic
 from ckpt_stream.driver.start_of_run import Start
 from ckpt_stream.driver.unfinished_batch import UnfinishedBatch
-from ckpt_stream.errors import StopBeforeBatch, StreamError
+from ckpt_stream.errors import PlanMissing, QueryUnknown, StopBeforeBatch
 from ckpt_stream.kafka.java_settings import java_settings
 from ckpt_stream.kafka.settings import client_settings
 from ckpt_stream.machine import crashes
@@ -53,9 +53,9 @@ class Sink:
         self._files, self._settings, self._write = files, settings, write
         self._min_pause, self._sink_ends = min_pause, sink_ends
         self._unfinished = unfinished
-        #: The transform keeps state. Then a replay that differs would leave a state that does not fit what is in the sink.
+        #: The transform keeps state. Then a replay that differs would leave a state that does not match the records in the sink.
         self.keeps_state = False
-        #: The batch before, and where it ended in the source.
+        #: The previous batch, and where it ended in the source.
         self._previous_end: tuple[int, Offsets] | None = None
         self._last_ended = float("-inf")
 
@@ -81,13 +81,16 @@ class Sink:
         while not self.progress.stopping and (wait := self._last_ended + self._min_pause - time.monotonic()) > 0:
             time.sleep(min(wait, 0.1))
         if self.progress.stopping:
-            raise StopBeforeBatch(f"batch {batch} is left to the next run")
+            raise StopBeforeBatch(f"the next run runs batch {batch}")
 
     def _write_batch(self, rows: DataFrame, batch: int, *, source_lost: bool = False) -> WrittenBatch:
         started = now()
         text = self._files.read(f"offsets/{batch}")
         if text is None:
-            raise StreamError(f"offsets/{batch} is not in the checkpoint although Spark runs the batch.")
+            raise PlanMissing(
+                f"offsets/{batch} is not in the checkpoint although Spark runs the batch. Nothing of the batch was written. "
+                "What helps: find out which user or program deletes files of the checkpoint, then start again."
+            )
         start, end = self._start_offsets(batch), parse_offsets(text, f"offsets/{batch}").kafka
         where = {"batch": batch, "driver_pids": self._settings.driver_pids}
         crashes.reach(crash_points.OFFSETS_LOGGED, **where)
@@ -101,7 +104,7 @@ class Sink:
             offsets=text,
             sink_start=sink_start,
             source_lost=source_lost,
-            # A single lane is always written from one replay as a whole.
+            # With a single lane, the whole batch always comes from one replay.
             may_differ=settings.sink.lanes == 1 and not self.keeps_state,
         )
         lanes = self._write_lanes(rows, spec)
@@ -129,14 +132,14 @@ class Sink:
     def _write_missing_lanes(
         self, rows: DataFrame, spec: LaneSpec, unfinished: UnfinishedBatch
     ) -> tuple[dict[str, Any], ...]:
-        """Write the lanes that are missing, after the lanes in the sink were compared with the same replay."""
+        """Compare the lanes in the sink with a replay, then write the missing lanes from the same replay."""
         # Kept by Spark, so that the rows written are the rows compared; if an executor loses them, the run fails.
         fixed = rows.localCheckpoint()
         self._write(fixed, replace(spec, only_compare=True))
         return self._write(fixed, replace(spec, attempt="" if unfinished.accepted else unfinished.attempt or ""))
 
     def _note_replay(self, written: WrittenBatch, spec: LaneSpec) -> None:
-        """Write down, for a verification, that the sink holds an earlier attempt of the batch than its last replay."""
+        """Note, for a verification, that the sink holds an earlier attempt of the batch than its last replay."""
         unfinished = self._unfinished_of(written.batch)
         accepted = unfinished is not None and unfinished.accepted
         log.warning(
@@ -153,11 +156,14 @@ class Sink:
 
     def _query_id(self, rows: DataFrame, batch: int) -> str:
         query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        # Spark names it only where Python threads are pinned to threads of the JVM (PYSPARK_PIN_THREAD, the default).
+        # Spark gives the id only if Python threads are pinned to threads of the JVM (PYSPARK_PIN_THREAD, the default).
         if not query_id and (metadata := self._files.read("metadata")):
             query_id = parse_metadata(metadata)
         if not query_id:
-            raise StreamError(f"Neither Spark nor the checkpoint names the query of batch {batch}.")
+            raise QueryUnknown(
+                f"Neither Spark nor the checkpoint has the id of the query that runs batch {batch}. Nothing of it was written. "
+                "What helps: unset PYSPARK_PIN_THREAD in the driver's environment, or restore the checkpoint's file `metadata`."
+            )
         return query_id
 
     def _start_offsets(self, batch: int) -> Offsets:

@@ -1,4 +1,4 @@
-"""The sink topic of a run: found at its start, and looked at before each batch."""
+"""The sink topic of a run: found at its start, and checked before each batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SinkTopic:
     #: Changes when the topic is deleted and created again.
     id: str
     sink_id: str
-    #: The largest record batch that the topic takes; None if the stream's user may not read the topic's settings.
+    #: The largest record batch that the topic accepts; None if the stream's user may not read the topic's settings.
     max_message_bytes: int | None = None
     dead_letter_topic: str | None = None
 
@@ -31,7 +31,7 @@ class SinkTopic:
             now = "is gone" if found is None else f"was deleted and created again (id {found.id} instead of {self.id})"
             raise SinkRecreated(
                 f"The sink topic {self.name!r} {now} while the stream ran.",
-                "What earlier batches wrote is gone.",
+                "The records of earlier batches are gone.",
                 f"find out which user or program did it; accept the loss with `airflow-ckpt ledger rebuild {self.sink_id}`.",
             )
         return ends

@@ -1,7 +1,7 @@
-"""Finds what a stream's source has lost, and passes over it in a separate batch if a user has accepted the loss.
+"""Finds the records that a stream's source has lost, and skips them in a separate batch if a user has accepted the loss.
 
-During the whole of a query Spark fails either on every lost record or on none. So the lost offsets alone become one batch,
-and a query that fails on no lost record runs it. The next query fails on every lost record again.
+A query of Spark either fails on every lost record or on none. So a batch is made of the lost offsets only, and a query that does
+not fail on lost records runs this batch. The query after it fails on lost records again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ckpt_stream.errors import DataLost, StreamError
+from ckpt_stream.errors import BatchNotRun, DataLost, PlanMissing
 from ckpt_stream.kafka.topics import Topics
 from ckpt_stream.protocol.checkpoint.batch_offsets import start_offsets
 from ckpt_stream.protocol.checkpoint.checkpoint_log import (
@@ -33,34 +33,34 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LossBatch:
-    """A batch that passes over lost records, run by a separate query that does not fail on them."""
+    """A batch that skips lost records, run by a separate query that does not fail on them."""
 
     batch: int
-    #: Spark has planned it, and it holds more than the lost offsets: after it the source must be searched for losses again.
+    #: Spark has planned this batch, and it has more than the lost offsets: after it, the source must be checked for losses again.
     as_planned: bool
 
 
 class SourceLoss:
-    """What a stream's source has lost before the stream has read it."""
+    """The records that a stream's source has lost before the stream has read them."""
 
     def __init__(self, files: CheckpointFiles, topics: Topics, config: StreamConfig) -> None:
         self._files, self._topics, self._config = files, topics, config
 
     def find(self, batch: int | None = None) -> tuple[LostRange, ...]:
-        """What is lost from this batch on; without a batch, from the first uncommitted one on."""
+        """The ranges that are lost from this batch on; without a batch, from the first uncommitted batch on."""
         return find_lost(self._position(batch), self._topics.first_offsets(self._partitions()))
 
     def _partitions(self) -> dict[str, list[int]]:
         return self._topics.source_partitions(self._config.source, self._config.source_pattern)
 
     def _position(self, batch: int | None) -> Offsets:
-        # Before the first batch it is the position that Spark has written down for the source. Before that there is none.
+        # Before the first batch, the position is the one that Spark has written down for the source, if it has done so already.
         return start_offsets(
             self._files, _next(read_intact_checkpoint(self._files).committed) if batch is None else batch
         )
 
     def refuse_unless_accepted(self, batch: int | None = None) -> tuple[LostRange, ...]:
-        """Return what is lost; raises DataLost if that is more than was accepted."""
+        """Return the lost ranges; raises DataLost if more is lost than a user has accepted."""
         lost = self.find(batch)
         if beyond := beyond_accepted(lost, self._config.accepted_loss):
             raise self.refusal(beyond)
@@ -81,8 +81,8 @@ class SourceLoss:
     def batches(self, *, partly_in_sink: bool) -> Iterator[LossBatch]:
         """The batches to run before the stream continues; each must be committed before the next one is requested.
 
-        ``partly_in_sink`` says whether a lane of the batch in doubt is in the sink already. Then the batch must stay as it
-        was planned; otherwise it is planned again.
+        ``partly_in_sink``: a lane of the batch in doubt is already in the sink. Then the batch must stay as it was planned;
+        otherwise it is planned again.
         """
         lost = self.refuse_unless_accepted()
         if lost and read_intact_checkpoint(self._files).newest is None:
@@ -100,10 +100,13 @@ class SourceLoss:
 
     def _must_be_committed(self, batch: int) -> None:
         if read_intact_checkpoint(self._files).committed != batch:
-            raise StreamError(f"Batch {batch}, which passes over an accepted loss, has ended without being committed.")
+            raise BatchNotRun(
+                f"Spark ended batch {batch}, which skips an accepted loss, without committing it. What helps: start again; the "
+                "next run finishes the batch."
+            )
 
     def _begin_after(self, lost: tuple[LostRange, ...]) -> None:
-        """Let the source begin after the lost records: no batch is planned yet, so none has to pass over them."""
+        """Let the source begin after the lost records: no batch is planned yet, so no separate batch is needed."""
         self._files.write("sources/0/0", initial_offsets(after_loss(start_offsets(self._files, 0), lost)))
         log.warning("the first batch begins after the accepted loss of %s", name_ranges(lost))
 
@@ -113,7 +116,10 @@ class SourceLoss:
         last = max(0, batch - 1)
         text = self._files.read(f"offsets/{last}")
         if text is None:
-            raise StreamError(f"offsets/{last} is not in the checkpoint.")
+            raise PlanMissing(
+                f"offsets/{last} is not in the checkpoint any more. Nothing was written. What helps: find out which user or "
+                "program deletes files of the checkpoint, then start again."
+            )
         watermark = parse_offsets(text, f"offsets/{last}").watermark_ms
         if batch > 0 and (done := self._files.read(f"commits/{last}")):
             watermark = max(watermark, parse_commit(done, f"commits/{last}").next_watermark_ms)

@@ -9,7 +9,7 @@ from ckpt_stream.spark.record_rules import MALFORMED
 
 
 def waits_for_input(status: Mapping[str, Any]) -> bool:
-    """Whether Spark has looked for input and found none. During a look, or before the first one, the answer is unknown."""
+    """Whether Spark has looked for input and found none. False while Spark looks, and before it has looked once."""
     return str(status["message"]).startswith("Waiting for") and not status["isDataAvailable"]
 
 
@@ -27,7 +27,7 @@ def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
 
 
 def batch_report(progress: Mapping[str, Any]) -> dict[str, Any]:
-    """What the run record keeps of Spark's progress report of a batch."""
+    """The part of Spark's progress report of a batch that the run record keeps."""
     observed = progress.get("observedMetrics", {})
     return {
         "input_rows": progress.get("numInputRows"),

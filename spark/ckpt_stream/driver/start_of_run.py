@@ -26,11 +26,11 @@ from ckpt_stream.spark.hadoop_files import CheckpointFiles
 
 @dataclass(frozen=True)
 class Start:
-    """What a run finds at its start."""
+    """The result of the start of a run."""
 
     reconciliation: Reconciliation
     checkpoint: IntactCheckpoint
-    #: The end offsets of the newest committed batch; those of the adopted ledger if the checkpoint is new.
+    #: The end offsets of the newest committed batch; for a new checkpoint, the end offsets of the adopted ledger.
     end: Offsets
     adopted: Adoption | None = None
     unfinished: UnfinishedBatch | None = None
@@ -47,12 +47,14 @@ def reconcile_at_start(
     timeout_ms: int,
     adopt_ledger: bool,
 ) -> Start:
-    """Make ledger and checkpoint agree, or raise a refusal. Writes nothing to the sink topic."""
+    """Compare ledger and checkpoint and bring the ledger up to date, or raise a refusal. Writes nothing to the sink topic."""
     seen = read_ledger_and_checkpoint(files, topics, kafka, sink)
     if not seen.conclusive:
-        raise ledger_undecided(seen.topic, f"The checkpoint moves while {seen.topic} is read: another driver is alive.")
-    # Compared before the fence, because a stream that is refused must not disturb the stream whose ledger this is. Only if
-    # records are missing does the fence come first: they may be in a transaction that is still open, or lack their marker.
+        raise ledger_undecided(
+            seen.topic, f"The checkpoint changes while {seen.topic} is read: another driver is alive."
+        )
+    # The comparison comes before the fence, because a stream that is refused must not disturb the stream that owns this ledger.
+    # The fence comes first only if ledger records are missing: they may be in a transaction that is open or lacks its marker.
     with suppress(LedgerLost):
         seen.reconcile(sink, adopt_ledger=adopt_ledger)
     fence_lanes(kafka, sink, max(sink.lanes, seen.partitions), timeout_ms)
@@ -60,7 +62,7 @@ def reconcile_at_start(
     if not seen.conclusive:
         raise ledger_undecided(
             seen.topic,
-            f"The checkpoint moves while {seen.topic} is read, or a transaction in the ledger has not ended.",
+            f"The checkpoint changes while {seen.topic} is read, or a transaction in the ledger has not ended.",
         )
     verdict = seen.reconcile(sink, adopt_ledger=adopt_ledger)
     ensure_ledger(topics, seen.topic, sink.lanes, seen.sink)

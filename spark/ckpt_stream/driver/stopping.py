@@ -1,7 +1,7 @@
 """How a run obeys a request to stop, which a user may withdraw or replace at the same moment.
 
-A user who withdraws a request deletes its file, and then reads the run record. The run writes in its record that it stops, and
-then reads the request's file again. So at least one of the two sees what the other did: either the run continues, or the user
+A user who withdraws a request deletes its file, and then reads the run record. The run writes into its record that it stops, and
+then reads the request's file again. So at least one of the two sees the other's change: either the run continues, or the user
 learns that it ends.
 """
 
@@ -19,7 +19,7 @@ from ckpt_stream.protocol.storage import WritableFiles, delete_old_files
 
 
 def take_up(files: WritableFiles, heartbeat: Heartbeat, text: str) -> bool:
-    """Write in the run record that the run ends on this request. False if a user was faster to withdraw or replace it."""
+    """Write into the run record that the run ends on this request. False if a user has withdrawn or replaced the request."""
     _write_stopping(heartbeat, True)
     if files.read(STOP) == text:
         return True
@@ -28,7 +28,7 @@ def take_up(files: WritableFiles, heartbeat: Heartbeat, text: str) -> bool:
 
 
 def remove(files: WritableFiles, text: str) -> bool:
-    """Delete a request that is obeyed or outdated. False if another request has replaced it: that one stays."""
+    """Delete a request that is obeyed or outdated. False if another request has replaced it; the other request stays."""
     if files.read(STOP) != text:
         return False
     delete_old_files(files, [STOP])
@@ -40,8 +40,8 @@ def take_up_pending(
 ) -> dict[str, Any] | None:
     """The request that ends this run before its first batch, if there is one.
 
-    It is meant for this run, or for an earlier run that ended without obeying it. Only a run that was ``submitted`` by Airflow
-    obeys the latter: a user who starts a driver without a token wants the stream to run again.
+    The request is for this run, or for an earlier run that ended without obeying it. A request for an earlier run ends only a run
+    that was ``submitted`` by Airflow: a user who starts a driver without a token wants the stream to run again.
     """
     record = heartbeat.record
     while (text := files.read(STOP)) is not None:

@@ -18,7 +18,7 @@ class UnfinishedBatch:
     lanes_in_sink: int
     #: The format in which these lanes are in the ledger.
     ledger_format: int = FORMAT
-    #: The run whose rows these lanes hold; None if they are of several runs, or it is unknown.
+    #: The run that wrote these lanes; None if several runs wrote them, or if it is unknown.
     attempt: str | None = None
     #: A user lets the stream continue although a replay of the batch differs from these lanes.
     accepted: bool = False
@@ -30,7 +30,7 @@ class UnfinishedBatch:
     def is_one_attempt(self, lanes: int) -> bool:
         """Whether the sink holds every lane of the batch, all from one run.
 
-        Format 1 of the ledger proves nothing: it was written without the proof that a lane had read all of its rows.
+        False for format 1 of the ledger: its lanes were written without the proof that all of their rows had arrived.
         """
         return self.lanes_in_sink == lanes and self.ledger_format > 1 and (lanes == 1 or self.attempt is not None)
 

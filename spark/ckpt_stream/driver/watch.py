@@ -23,7 +23,7 @@ log = logging.getLogger("ckpt_stream")
 
 #: The pause between two looks while a written batch waits for its commit-log entry, which takes milliseconds.
 BUSY_SECONDS = 0.005
-#: The longest pause otherwise: a batch that is written ends it.
+#: The longest pause otherwise; it ends as soon as a batch is written.
 IDLE_SECONDS = 0.2
 #: How often the watch looks for a stop request.
 STOP_LOOK_SECONDS = 1.0
@@ -91,7 +91,7 @@ class Watch:
             self._uncommitted.append(batch)
 
     def _note_committed(self, *, ended: bool = False) -> None:
-        """Note the batches that have a commit-log entry; without it a batch does not count."""
+        """Note the batches that have a commit-log entry; a batch without it does not count."""
         if not self._uncommitted:
             return
         newest = self._uncommitted[-1].batch
@@ -139,9 +139,9 @@ class Watch:
         if current is None or now - current[1] < self.config.batch_timeout:
             return
         error = BatchTimeout(
-            f"Batch {current[0]} took longer than batch_timeout ({self.config.batch_timeout:g} s). Its transactions are "
-            "aborted by the next run, which runs the batch again. What helps: find out what is slow, lower "
-            "max_offsets_per_batch, or raise batch_timeout."
+            f"Batch {current[0]} took longer than batch_timeout ({self.config.batch_timeout:g} s). The next run aborts its "
+            "transactions and runs the batch again. What helps: find out what is slow, lower max_offsets_per_batch, or raise "
+            "batch_timeout."
         )
         with self.progress.lock:
             self.progress.error = error

@@ -1,1 +1,1 @@
-"""What is asked of Kafka and written to it: settings, topics, offsets, transactions, the ledger topic. Knows no Spark."""
+"""All requests to Kafka: settings, topics, offsets, transactions, the ledger topic. Imports no Spark."""

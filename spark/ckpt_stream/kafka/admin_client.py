@@ -1,4 +1,4 @@
-"""Makes admin clients, and asks Kafka again while an answer is an error that ends by itself."""
+"""Creates admin clients, and repeats a request to Kafka while the error is temporary."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 def admin_client(kafka: Mapping[str, Any], **settings: Any) -> Any:
-    """An admin client that connects again at once when a connection was lost."""
+    """An admin client that reconnects at once after it has lost a connection."""
     from confluent_kafka.admin import AdminClient
 
     return AdminClient({**kafka, "reconnect.backoff.ms": 10, **settings})
 
 
 def retry_transient(ask: Callable[[], T], seconds: float = ASK_SECONDS, also: Sequence[str] = ()) -> T:
-    """Ask Kafka again while the answer is an error that ends by itself; ``also`` names further errors of that kind."""
+    """Repeat a request to Kafka while the error is temporary; ``also`` names further errors that count as temporary."""
     from confluent_kafka import KafkaException
 
     deadline = Deadline.after(seconds)

@@ -40,7 +40,7 @@ def topic_ends(admin: Any, topic: str) -> TopicEnds | None:
         return retry_transient(lambda: list_offsets(admin, {topic: partitions}, which)).get(topic, {})
 
     try:
-        # The stable end first: a transaction that commits in between must not look like one that is open.
+        # The stable end first: otherwise a transaction that commits in between would look open.
         stable = ask("stable")
         high = ask("high")
         return TopicEnds(ask("earliest"), stable, high)
@@ -49,7 +49,7 @@ def topic_ends(admin: Any, topic: str) -> TopicEnds | None:
 
 
 def list_offsets(admin: Any, partitions: Mapping[str, Iterable[int]], which: Which) -> dict[str, dict[int, int]]:
-    """One question about partitions of any number of topics. Raises KafkaException."""
+    """One request about partitions of any number of topics. Raises KafkaException."""
     from confluent_kafka import IsolationLevel, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 

@@ -1,4 +1,4 @@
-"""What Kafka's errors mean for a stream, and what the user can do about each of them."""
+"""What each of Kafka's errors means for a stream, and what the user can do about it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 from ckpt_stream.errors import Fenced, SinkError, SinkRejected
 
-#: Errors that a restart does not cure, each with what cures it.
+#: Errors that a restart does not cure, each with what the user can do.
 ADVICE = {
-    "MSG_SIZE_TOO_LARGE": "a record is larger than the topic takes: raise max.message.bytes of the topic, or make the "
+    "MSG_SIZE_TOO_LARGE": "a record is larger than the topic allows: raise max.message.bytes of the topic, or make the "
     "transform produce smaller records",
     "TOPIC_AUTHORIZATION_FAILED": "grant the stream's user READ on source and ledger, WRITE on sink and ledger",
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "grant the stream's user WRITE and DESCRIBE on its transactional ids "
@@ -22,12 +22,12 @@ ADVICE = {
     "_UNKNOWN_PARTITION": "the transform chose a partition that the topic does not have",
     "INVALID_TRANSACTION_TIMEOUT": "transaction_timeout is above the broker's transaction.max.timeout.ms: lower one "
     "or raise the other",
-    "INVALID_RECORD": "the broker's checks refuse a record; a compacted topic, for example, takes none without a key",
+    "INVALID_RECORD": "the broker refuses a record; a compacted topic, for example, refuses records without a key",
     "TOPIC_EXCEPTION": "choose a name that Kafka allows: at most 249 letters, digits and the characters . _ -",
     "INVALID_REPLICATION_FACTOR": "create the topic by hand with as many replicas as there are brokers",
     "POLICY_VIOLATION": "the cluster's policy forbids this record or topic",
 }
-#: Errors that end by themselves: a leader or a coordinator that moves, a broker that restarts.
+#: Temporary errors: a leader or a coordinator moves, or a broker restarts.
 TRANSIENT = (
     "NOT_LEADER_FOR_PARTITION",
     "LEADER_NOT_AVAILABLE",

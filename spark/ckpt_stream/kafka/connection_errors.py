@@ -1,16 +1,16 @@
-"""Why an admin client has no connection: librdkafka retries a refused login, and in the end reports only a timeout."""
+"""Finds out why an admin client has no connection: librdkafka retries a refused login, and then reports only a timeout."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-#: Longer than a login takes. A question that is still open may wait for a login that Kafka refuses.
+#: Longer than a login takes: a request that is still open after this time may be waiting for a login that Kafka refuses.
 LOGIN_SECONDS = 2.0
 
 
 class ConnectionErrors:
-    """The newest error of a client's connections."""
+    """The newest connection error of a client."""
 
     def __init__(self) -> None:
         self._newest: list[Any] = []
@@ -24,7 +24,7 @@ class ConnectionErrors:
         return _keep_newest(self._newest)
 
     def wait_for(self, admin: Any, future: Any) -> Any:
-        """The answer of an admin client; raises at once when Kafka refuses user or password."""
+        """Wait for the answer of an admin client; raises at once if Kafka refuses user or password."""
         from confluent_kafka import KafkaException
 
         self._newest.clear()
@@ -38,10 +38,10 @@ class ConnectionErrors:
 
 
 def _keep_newest(newest: list[Any]) -> Callable[[Any], None]:
-    """Refers to the list only: a callback that referred to the client's owner would keep the client alive."""
+    """The callback refers to the list only: a reference to the client's owner would keep the client alive."""
 
     def keep(error: Any) -> None:
-        if error.name() != "_ALL_BROKERS_DOWN":  # which comes after each reason and names none
+        if error.name() != "_ALL_BROKERS_DOWN":  # this error follows each specific error and gives no reason
             newest[:] = [error]
 
     return keep

@@ -1,4 +1,4 @@
-"""Where a consumer group stands."""
+"""Reads the committed offsets of a consumer group."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ckpt_stream.kafka.client_errors import TRANSIENT
 from ckpt_stream.kafka.settings import client_settings
 from ckpt_stream.protocol.deadline import Deadline
 
-#: How long Kafka may take for one answer before its reason for not answering is looked for.
+#: How long to wait for one answer before asking Kafka why it does not answer.
 QUESTION_SECONDS = 2.0
 
 
 def committed_offsets(
     kafka: Mapping[str, Any], group: str, partitions: Mapping[str, Iterable[int]], seconds: float = 30.0
 ) -> dict[str, dict[str, int]]:
-    """What a group has committed; a partition without an offset is left out. Raises KafkaException.
+    """The committed offsets of a group; a partition without an offset is left out. Raises KafkaException.
 
-    Asked by a consumer that never joins. The admin client has the same question, but librdkafka 2.16 ends the whole
-    process with it when the group's coordinator has moved, as it does whenever a broker restarts.
+    A consumer that never joins the group asks for them. The admin client has the same request, but with it librdkafka 2.16 ends
+    the whole process if the group's coordinator has moved, as happens whenever a broker restarts.
     """
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -51,7 +51,7 @@ def _ask(consumer: Any, wanted: list[Any], deadline: Deadline) -> Any:
 
 
 def _refusal(consumer: Any) -> Any | None:
-    """The error with which the coordinator refused the group, if it did: `committed` itself reports only a timeout."""
+    """The error with which the coordinator refused the group, if it has done so; `committed` reports only a timeout."""
     while (event := consumer.poll(0)) is not None:
         error = event.error()
         if error is not None and error.name() not in TRANSIENT:

@@ -1,4 +1,4 @@
-"""SASL for Kafka's Java client: a JAAS line where librdkafka has user, password, keytab or client secret."""
+"""SASL for Kafka's Java client: makes a JAAS line from librdkafka's user, password, keytab or client secret."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _required(kafka: Mapping[str, Any], mechanism: str, *names: str) -> tuple[st
 
 
 def _quoted(text: str) -> str:
-    """Quote a text so that Java's tokenizer of JAAS lines reads it back; a line break would end the text."""
+    """Quote a text for Java's tokenizer of JAAS lines, for which a line break would end the text."""
     for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
         text = text.replace(plain, escaped)
     return f'"{text}"'

@@ -1,6 +1,6 @@
-"""The settings of a Kafka connection for Spark's Java client: other names for the same things, PEM texts for files.
+"""Translates the settings of a Kafka connection for Spark's Java client: Java's names, and PEM texts in place of files.
 
-A setting without a counterpart is an error that names it, and never dropped. For SASL see `java_sasl`.
+A setting without a Java counterpart raises an error that names it. For SASL see `java_sasl`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Reader = Callable[[str], str]
 
 
 def java_settings(kafka: Mapping[str, Any], read_file: Reader | None = None) -> dict[str, str]:
-    """The same settings for Kafka's Java client, without the ``kafka.`` that Spark's options put before each name."""
+    """The same settings for Kafka's Java client, without the prefix ``kafka.`` of Spark's options."""
     for name in kafka:
         if name not in SHARED | MAPPED | CLIENT_ONLY and not name.startswith(CLIENT_ONLY_PREFIXES):
             raise ConfigError(
@@ -33,7 +33,7 @@ def java_settings(kafka: Mapping[str, Any], read_file: Reader | None = None) -> 
     java = {name: str(value) for name, value in kafka.items() if name in SHARED}
     java["security.protocol"] = protocol
     if java.get("connections.max.idle.ms") == "0":
-        java["connections.max.idle.ms"] = "-1"  # never: for librdkafka that is 0, for Java 0 means at once
+        java["connections.max.idle.ms"] = "-1"  # 0 means never for librdkafka, and at once for Java
     if protocol.endswith("SSL"):
         java.update(_ssl(kafka, read_file or _read_text))
     if protocol.startswith("SASL"):
@@ -58,7 +58,7 @@ def _ssl(kafka: Mapping[str, Any], read_file: Reader) -> dict[str, str]:
         java["ssl.endpoint.identification.algorithm"] = (
             "" if str(identification).lower() == "none" else str(identification)
         )
-    # librdkafka's "probe" is its own search for the system's certificates; Java has those of its runtime.
+    # librdkafka's "probe" searches for the system's certificates; Java uses those of its runtime.
     known = {name: value for name, value in kafka.items() if (name, value) != ("ssl.ca.location", "probe")}
     if ca := _pem(known, "ssl.ca", read_file):
         java.update({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": ca})
@@ -85,7 +85,7 @@ def _ssl(kafka: Mapping[str, Any], read_file: Reader) -> dict[str, str]:
 
 
 def _pem(kafka: Mapping[str, Any], name: str, read_file: Reader) -> str | None:
-    """The text with its line breaks: of a chain in one line, Java's reader takes only the last certificate."""
+    """The text with its line breaks: if a chain is in one line, Java's reader uses only the last certificate."""
     if text := kafka.get(f"{name}.pem"):
         return str(text)
     if path := kafka.get(f"{name}.location"):

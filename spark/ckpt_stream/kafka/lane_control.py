@@ -15,12 +15,12 @@ from ckpt_stream.protocol.ledger.ledger_record import ANCHOR, LedgerRecord, ledg
 from ckpt_stream.protocol.offsets import Offsets
 from ckpt_stream.protocol.run_files.record_files import now
 
-#: Lanes fenced at once; each is a short-lived client.
+#: How many lanes are fenced at once; each needs a client for a short time.
 FENCES_AT_ONCE = 8
 
 
 def fence_lanes(kafka: Mapping[str, Any], sink: SinkIdentity, lanes: int, timeout_ms: int) -> None:
-    """Fence the former writers of all lanes, which aborts their open transactions. Lanes the stream no longer has count too."""
+    """Fence the former writers of all lanes, also of lanes that the stream no longer has. This aborts their open transactions."""
 
     def fence(lane: int) -> None:
         Transaction(kafka, transactional_id(sink.sink_id, lane), timeout_ms, sink.topic).close()
@@ -47,11 +47,11 @@ def write_anchors(
     application: str,
     timeout_ms: int,
 ) -> None:
-    """Anchor lanes at a batch, one after the other: the next batch then finds its predecessor, and how it is divided.
+    """Anchor lanes at a batch, one after the other: the next batch then finds its predecessor and the number of lanes.
 
-    ``last_seen``: the lanes in the order in which to anchor them, each with its last record as the caller read it. Each lane
+    ``last_seen``: the lanes in the order in which to anchor them, each with the last record that the caller has read. Each lane
     is fenced once more by a separate transaction and read again: a former driver that is still alive may have committed in
-    between, and an attempt of it that comes later finds the anchor.
+    between, and a later attempt of it finds the anchor.
     """
     sink, topic = at.sink, ledger_topic(at.sink.sink_id)
     for lane, seen in last_seen.items():

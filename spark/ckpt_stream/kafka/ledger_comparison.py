@@ -24,17 +24,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LedgerAndCheckpoint:
-    """What was read of a ledger and of the checkpoint that it is compared with."""
+    """A ledger and the checkpoint that it is compared with, as they were read."""
 
     checkpoint: IntactCheckpoint
     sink: Topic
-    #: The ledger topic, which has no partitions yet before a first start.
+    #: The name of the ledger topic, which does not exist before the first start.
     topic: str
     partitions: int
     adopted: Adoption | None
     #: The last record of every lane that the topic has a partition for.
     ledger: Sequence[LedgerRecord | None]
-    #: The checkpoint did not change during the read and, if that was asked for, readers saw all that was in the ledger.
+    #: The checkpoint did not change during the read and, if the caller waits for that, readers saw the whole ledger.
     conclusive: bool = True
 
     def last(self, lane: int) -> LedgerRecord | None:
@@ -72,7 +72,7 @@ def read_ledger_and_checkpoint(
     *,
     wait_until_readable: bool = False,
 ) -> LedgerAndCheckpoint:
-    """The checkpoint first, then the ledger: a batch that the checkpoint has as committed is in the ledger then."""
+    """Read the checkpoint first, then the ledger: so a batch that the checkpoint has as committed is in the ledger."""
     checkpoint = read_intact_checkpoint(files)
     name = ledger_topic(identity.sink_id)
     found = topics.find(name)
@@ -80,7 +80,7 @@ def read_ledger_and_checkpoint(
         raise LedgerLost(
             f"The ledger topic {name} does not exist, but the checkpoint is at batch {checkpoint.newest}.",
             "So it is unknown whether the newest batch is in the sink already: it might be written twice.",
-            f"if the checkpoint is right, `airflow-ckpt ledger rebuild {identity.sink_id}` makes the ledger again from it.",
+            f"if the checkpoint is right, `airflow-ckpt ledger rebuild {identity.sink_id}` creates the ledger from it.",
         )
     sink = topics.get(identity.topic, "sink")
     if found is not None:
@@ -90,7 +90,7 @@ def read_ledger_and_checkpoint(
 
 
 def _refuse_unsafe(ledger: Durability, sink: Durability) -> None:
-    # A stream that has run with these rights goes on: settings that cannot be read are no proof of an unsafe ledger.
+    # A stream with these rights may continue: if settings cannot be read, that does not mean that the ledger is unsafe.
     if unread := [each.topic for each in (ledger, sink) if each.settings is None]:
         log.warning(
             "The settings of %s cannot be read, so it was not checked that the ledger %s is compacted and as safe as the "
@@ -106,10 +106,10 @@ def _refuse_unsafe(ledger: Durability, sink: Durability) -> None:
 def compare_ledger(
     files: ReadableFiles, topics: Topics, kafka: Mapping[str, Any], identity: SinkIdentity, *, adopt_ledger: bool
 ) -> Reconciliation:
-    """Compare ledger and checkpoint without changing either; raises the refusal that a start would meet.
+    """Compare ledger and checkpoint without changing either; raises the refusal that a start would raise.
 
-    Kafka answers a commit before its marker is in the ledger, and until then readers do not see its record. So a missing
-    record is a refusal only when readers see everything; until then it is undecided.
+    Kafka answers a commit before its marker is in the ledger, and readers do not see the record until the marker is there. So a
+    missing record is a refusal only if readers see the whole ledger; otherwise the comparison is undecided.
     """
     try:
         return read_ledger_and_checkpoint(files, topics, kafka, identity).reconcile(identity, adopt_ledger=adopt_ledger)
@@ -122,6 +122,6 @@ def compare_ledger(
                 raise
             raise LedgerUndecided(
                 f"{lack.found} This is undecided: a transaction in {again.topic} is still open, or its end is still being "
-                "written, and readers do not see what it holds; or a driver writes to the checkpoint at this moment. What "
-                "helps: do it again in a moment; or start the stream, whose driver ends the transaction before it decides."
+                "written, so readers do not see its records; or a driver is writing to the checkpoint. What helps: try again "
+                "in a moment; or start the stream: its driver ends the transaction before it decides."
             ) from lack

@@ -1,4 +1,4 @@
-"""Makes the ledger topic, at least as safe as the sink, and widens it when the stream has more lanes."""
+"""Creates the ledger topic, at least as safe as the sink, and adds partitions when the stream has more lanes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POLL_SECONDS = 0.02
 
 
 def ensure_ledger(topics: Topics, name: str, lanes: int, sink: Topic) -> Topic:
-    """The ledger topic with at least so many partitions. A partition is never taken away again."""
+    """Make sure that the ledger topic has at least so many partitions. A partition is never removed."""
     from confluent_kafka import KafkaException
 
     found = topics.find(name)
@@ -61,11 +61,11 @@ def _cannot_make(name: str, lanes: int, exception: Any) -> SinkError:
             "cluster allows, compacted and as safe as the sink: `kafka-topics.sh --bootstrap-server ... --create --topic "
             f"{name} --partitions {lanes} --config cleanup.policy=compact`."
         )
-    return to_sink_error(exception, f"make the ledger topic {name}")
+    return to_sink_error(exception, f"create the ledger topic {name}")
 
 
 def _wait_for(topics: Topics, name: str, partitions: int) -> Topic:
-    """A topic that was just made or widened is not known to every broker at once."""
+    """Wait until Kafka lists a topic with its new partitions: brokers do not know of them at once."""
 
     def is_known() -> Topic | None:
         topic = topics.find(name)
@@ -74,6 +74,6 @@ def _wait_for(topics: Topics, name: str, partitions: int) -> Topic:
     topic = Deadline.after(ASK_SECONDS).wait_for(is_known, POLL_SECONDS)
     if topic is None:
         raise SinkError(
-            f"The ledger topic {name} was made, but Kafka does not show it after {ASK_SECONDS:.0f} s. What helps: start again."
+            f"The ledger topic {name} was created, but Kafka does not show it after {ASK_SECONDS:.0f} s. What helps: start again."
         )
     return topic

@@ -13,8 +13,8 @@ from ckpt_stream.protocol.deadline import Deadline
 from ckpt_stream.protocol.ledger.ledger_record import LedgerRecord
 from ckpt_stream.protocol.offsets import Offsets
 
-#: A batch leaves at most three offsets in a lane: its record, a tombstone and the control marker. Two batches' worth is
-#: read first; if that holds only leftovers of aborted attempts, the window grows.
+#: A batch takes at most three offsets in a lane: its record, a tombstone and the control marker. The offsets of two batches are
+#: read first; if they hold only aborted attempts, more offsets are read.
 FIRST_WINDOW = 8
 #: How long a read waits for progress.
 READ_SECONDS = 30.0
@@ -25,11 +25,11 @@ def reader_config(kafka: Mapping[str, Any]) -> dict[str, Any]:
     """Consumer settings for short reads: no group, short waits."""
     return {
         **kafka,
-        "group.id": "ckpt-ledger-reader",  # never joined nor committed to: partitions are assigned by hand
+        "group.id": "ckpt-ledger-reader",  # the consumer never joins the group or commits to it: partitions are assigned by hand
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
         "auto.offset.reset": "error",
-        # Announces the end where the position never reaches it: aborted records whose marker is beyond the stable offset.
+        # Announces the end also where the position never reaches it: behind aborted records whose marker is not stable yet.
         "enable.partition.eof": True,
         "fetch.wait.max.ms": 5,
         "reconnect.backoff.ms": 10,
@@ -48,8 +48,8 @@ def read_last(
 ) -> LedgerRecord | None:
     """The newest record of a lane. None means that the lane holds no record, never that it could not be read.
 
-    Once the lane is fenced, no transaction of the stream is open in it. A transaction that is still open then belongs to
-    another program, or hangs. It hides what was committed after it, so LedgerUndecided is raised.
+    After the lane was fenced, no transaction of the stream is open in it. A transaction that is still open belongs to another
+    program, or hangs. It hides all records that were committed after it, so LedgerUndecided is raised.
     """
     low, end = _bounds(consumer, topic, lane, seconds)
     newest = _newest(consumer, topic, lane, low, end, seconds)
@@ -83,12 +83,12 @@ def _newest(consumer: Any, topic: str, lane: int, low: int, end: int, seconds: f
 
 
 def read_lane(consumer: Any, topic: str, lane: int, seconds: float = READ_SECONDS) -> list[LedgerRecord]:
-    """Every record of a lane in the order written. A tombstone deletes what was written before it under its key."""
+    """Every record of a lane in the order in which they were written. A tombstone deletes earlier records with its key."""
     return LaneReader(topic, lane).read(consumer, seconds)
 
 
 class LaneReader:
-    """Reads all records of a lane, any number of times: a second read fetches only what is new."""
+    """Reads all records of a lane, any number of times: a second read fetches only new records."""
 
     def __init__(self, topic: str, lane: int) -> None:
         self.topic, self.lane = topic, lane
@@ -98,7 +98,7 @@ class LaneReader:
         self._share = _SharedValues()
 
     def read(self, consumer: Any, seconds: float = READ_SECONDS) -> list[LedgerRecord]:
-        """As `read_lane`. A batch that was written twice is in the result twice."""
+        """Like `read_lane`. A batch that was written twice is in the result twice."""
         low, end = _bounds(consumer, self.topic, self.lane, seconds)
         start = max(low, self._next)
         for offset, key, record in _read(consumer, self.topic, self.lane, start, end, seconds):
@@ -127,7 +127,7 @@ class _SharedValues:
         start = self._end if record.start == self._end else self._offsets(record.start)
         self._end = self._offsets(record.end)
         sink_start = self._offsets(record.sink_start)
-        # The text of offsets/<batch> is large, and needed only to plan the batch again.
+        # The text of offsets/<batch> is large, and only a replay of the batch needs it.
         return replace(record, start=start, end=self._end, sink_start=sink_start, offsets=None, **names)
 
     def _offsets(self, offsets: Offsets) -> Offsets:
@@ -141,8 +141,8 @@ def _bounds(consumer: Any, topic: str, lane: int, seconds: float) -> tuple[int, 
     from confluent_kafka import KafkaException, TopicPartition
 
     def ask() -> tuple[int, int]:
-        # A question about offsets that finds no connection is asked again 700 ms later. The answer to the first of these
-        # makes librdkafka drop the connection to the bootstrap address; the second one waits for the next.
+        # librdkafka repeats a request about offsets 700 ms later if it has no connection. After the first answer it drops the
+        # connection to the bootstrap address, so the second request has to wait for the next connection.
         for _ in range(2):
             consumer.list_topics(topic, timeout=seconds)
         # Under read_committed the upper bound is the last stable offset.
@@ -158,7 +158,7 @@ def _bounds(consumer: Any, topic: str, lane: int, seconds: float) -> tuple[int, 
 
 
 def _high_watermark(consumer: Any, topic: str, lane: int, end: int, seconds: float) -> int:
-    """Where the lane ends for readers of all records. Every answer with records contains it, so Kafka is not asked again."""
+    """Where the lane ends for readers of all records; every answer with records contains it, so no request is needed."""
     from confluent_kafka import TopicPartition
 
     partition = TopicPartition(topic, lane)
@@ -168,7 +168,7 @@ def _high_watermark(consumer: Any, topic: str, lane: int, end: int, seconds: flo
 
 
 def _read_to_end_of_partition(consumer: Any, topic: str, lane: int, end: int, seconds: float) -> None:
-    """Read from the end on until Kafka has answered that there is no more."""
+    """Read from the end on until Kafka answers that there are no more records."""
     from confluent_kafka import KafkaError, TopicPartition
 
     consumer.assign([TopicPartition(topic, lane, end)])
@@ -191,9 +191,9 @@ def _read(
 ) -> Iterator[tuple[int, bytes, LedgerRecord | None]]:
     """Yield the records in [start, end) with offset and key.
 
-    The end is reached by the consumer's position, since control records and what compaction has removed have no message, or
-    by the event that announces the end of the partition. The time limit is for a read without progress, not for the whole;
-    the time that the caller spends on a record does not count.
+    The end is recognised by the consumer's position, because control records and compacted records give no message, or by the
+    event that announces the end of the partition. The time limit is for a read without progress, not for the whole read; the time
+    that the caller spends on a record does not count.
     """
     from confluent_kafka import KafkaError, TopicPartition
 

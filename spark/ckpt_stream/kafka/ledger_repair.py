@@ -1,6 +1,6 @@
-"""Repairs that a user orders after a refusal: rebuild the ledger from a checkpoint, accept a replay that differs, reset.
+"""Repairs after a refusal, at a user's command: rebuild the ledger from a checkpoint, accept a replay that differs, reset.
 
-They change the ledger and the notes beside the checkpoint; the sink's records stay as they are.
+They change the ledger and the files beside the checkpoint, but no records of the sink.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ckpt_stream.errors import BatchInDoubt, LedgerAhead, Refused
+from ckpt_stream.errors import BatchInDoubt, LedgerAhead, NothingToRepair
 from ckpt_stream.kafka.lane_control import fence_lanes, read_ledger_ends, write_anchors
 from ckpt_stream.kafka.ledger_creation import ensure_ledger
 from ckpt_stream.kafka.ledger_reader import ledger_undecided
@@ -63,15 +63,15 @@ def rebuild(
     _refuse_if_ahead(known, newest, checkpoint.query_id)
     _refuse_if_in_sink(known, checkpoint, topic.id)
     ensure_ledger(topics, name, lanes, topic)
-    if at is None:  # an empty ledger says that batch 0 is to be written
+    if at is None:  # an empty ledger means that batch 0 is to be written
         if known:
             raise BatchInDoubt(
                 f"Batch 0 is to be written again, but {name} holds records of batch {known[0].batch}.",
-                "The stream would be refused, because its ledger is of another history.",
+                "The stream would be refused, because these records do not belong to a stream that begins with batch 0.",
                 f"delete the ledger first with `airflow-ckpt ledger reset {sink_id}`.",
             )
         return Rebuilt(name, -1, lanes)
-    # Lanes that the stream no longer has are anchored too, and lane 0 last: see `Anchors`.
+    # Lanes that the stream no longer has are anchored too, and lane 0 last: see `AnchorsToWrite`.
     last_seen = {n: ledger[n] if n < len(ledger) else None for n in reversed(range(max(lanes, len(ledger))))}
     write_anchors(
         kafka,
@@ -90,7 +90,7 @@ def _batch_to_anchor(
 ) -> tuple[int, int | None]:
     """The checkpoint's newest batch, and the batch to anchor the ledger at; None if batch 0 is to be written again."""
     if checkpoint.newest is None:
-        raise Refused(
+        raise NothingToRepair(
             "The checkpoint holds no batch yet.",
             "There is nothing to anchor a ledger at.",
             f"start the stream; if it is refused because of an old ledger, `airflow-ckpt ledger reset {sink_id}`.",
@@ -114,20 +114,20 @@ def _refuse_if_running(files: ReadableFiles) -> None:
         texts = [files.read(path_of(name)) for name in names]
         return [r for r in (RunRecord.from_json(t) for t in texts if t) if r.state in NOT_ENDED]
 
-    # No run is younger than this name.
+    # This name sorts after the name of every run.
     refuse_if_alive(RunRecord(run="~", stream=""), runs)
 
 
 def _refuse_if_in_sink(known: list[LedgerRecord], checkpoint: IntactCheckpoint, topic_id: str) -> None:
     for record in known:
-        # An interrupted rebuild leaves an anchor at this batch: it repeats what a user said and proves nothing of the sink.
+        # An interrupted rebuild leaves an anchor at this batch. It repeats a user's statement and proves nothing about the sink.
         if record.kind == ANCHOR:
             continue
         if (record.batch, record.query_id, record.topic_id) == (checkpoint.in_doubt, checkpoint.query_id, topic_id):
             raise BatchInDoubt(
                 f"The ledger shows that lane {record.lane} of batch {record.batch} is in the sink.",
-                "Anchoring the ledger elsewhere would write it twice, or lose what other lanes have still to write.",
-                "start the stream: it skips what is there and writes the rest.",
+                "Anchoring the ledger at another batch would write it twice, or lose the records of lanes that are not written.",
+                "start the stream: it skips the lanes that are in the sink and writes the others.",
             )
 
 
@@ -135,7 +135,7 @@ def _refuse_if_ahead(known: list[LedgerRecord], newest: int, query_id: str | Non
     for record in known:
         if record.query_id == query_id and record.batch > newest:
             raise LedgerAhead(
-                f"The ledger holds batch {record.batch} of this very query, the checkpoint ends at {newest}.",
+                f"The ledger holds batch {record.batch} of this query, but the checkpoint ends at {newest}.",
                 f"Anchoring the ledger at the older checkpoint would write the batches up to {record.batch} twice.",
                 'put the newest checkpoint back; for a stateless stream, start on an empty folder with `start="ledger"`.',
             )
@@ -160,21 +160,21 @@ def accept_differing_replay(files: WritableFiles, kafka: Mapping[str, Any], sink
     ends = read_ledger_ends(kafka, name, found.partitions)
     there = [r for r in ends if r is not None and (r.query_id, r.batch) == (checkpoint.query_id, batch)]
     if batch is None or not there:
-        raise Refused(
+        raise NothingToRepair(
             f"{name} holds no lane of a batch that the checkpoint has in doubt.",
             "There is no replay to accept.",
-            "start the stream: it goes on by itself, or names what is wrong.",
+            "start the stream: it continues, or its error says what is wrong.",
         )
     lanes = [r.lane for r in there]
     missing = tuple(lane for lane in range(there[0].lanes) if lane not in lanes)
-    # The note for the verdict comes first: it must be there even if the next run fails.
+    # The note for the verdict is written first: it must exist even if the next run fails.
     note_replay(files, checkpoint.query_id or "", batch, lanes, run="accept-replay", accepted=True)
     note_accepted(files, checkpoint.query_id, batch, by=by)
     return AcceptedReplay(batch, tuple(lanes), missing)
 
 
 def reset(kafka: Mapping[str, Any], sink_id: str) -> str:
-    """Delete the ledger. The next start needs an empty checkpoint, and may write again what is in the sink."""
+    """Delete the ledger. The next start needs an empty checkpoint, and may write records that are already in the sink."""
     topics = Topics(kafka)
     name = ledger_topic(sink_id)
     topics.get(name, "ledger")

@@ -1,4 +1,4 @@
-"""The settings of a new ledger topic, and what makes an existing one unsafe: it must survive all that the sink survives."""
+"""The settings of a new ledger topic, and the check of an existing ledger topic: it must be as durable as the sink."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from ckpt_stream.errors import UnsafeLedger
 
-#: Replicas of a new ledger, as far as there are brokers: Kafka's own default for what must not be lost.
+#: Replicas of a new ledger, if there are enough brokers: Kafka's default for its own topics with transactions and offsets.
 REPLICAS = 3
-#: Kafka compacts only segments that it no longer writes to. Small segments keep short what a reader must pass over: the
-#: records of an hour or 16 MB, instead of the broker's default of a week or a gigabyte.
+#: Kafka compacts only segments that it no longer writes to. With small segments a reader has little to skip: at most the records
+#: of an hour or 16 MB, instead of the broker's default of a week or a gigabyte.
 _COMPACTION = {
     "cleanup.policy": "compact",
     "retention.ms": "-1",
@@ -26,12 +26,12 @@ RETENTION = ("retention.ms", "retention.bytes")
 
 @dataclass(frozen=True)
 class Durability:
-    """What decides whether a topic keeps its records."""
+    """The properties on which it depends whether a topic keeps its records."""
 
     topic: str
     #: The brokers of each partition.
     replicas: tuple[tuple[int, ...], ...]
-    #: Its configuration; None when this user may not see it.
+    #: The topic's configuration; None if this user may not see it.
     settings: Mapping[str, str] | None
     #: Partitions with a replica that lacks records: its broker is down, or a reassignment is adding it in place of another.
     incomplete: frozenset[int] = frozenset()
@@ -42,12 +42,12 @@ class Durability:
 
     @property
     def complete(self) -> tuple[tuple[int, ...], ...]:
-        """The brokers of the complete partitions: one that is being reassigned lists old and new brokers at once."""
+        """The brokers of the complete partitions. A partition that is being reassigned lists old and new brokers at once."""
         return tuple(brokers for number, brokers in enumerate(self.replicas) if number not in self.incomplete)
 
     @property
     def in_sync(self) -> int:
-        """How many replicas have every acknowledged record."""
+        """How many replicas must have a record before Kafka acknowledges it."""
         return int((self.settings or {}).get(IN_SYNC, "1"))
 
 
@@ -56,24 +56,24 @@ def replicas_of_new(sink: Durability, brokers: int) -> int:
 
 
 def settings_of_new(sink: Durability, replicas: int) -> dict[str, str]:
-    """At least as safe as the sink. Of two replicas one may be down, unless the sink requires both."""
+    """Settings at least as safe as those of the sink. Of two replicas one may be down, unless the sink requires both."""
     in_sync = max(sink.in_sync, 2 if replicas >= REPLICAS else 1)
     return {**_COMPACTION, IN_SYNC: str(min(in_sync, replicas)), UNCLEAN: "false"}
 
 
 def refuse_unsafe_ledger(ledger: Durability, sink: Durability) -> None:
-    """Raise the refusal that names everything that is wrong with the ledger topic, with the commands that repair it."""
+    """Raise the refusal that names every fault of the ledger topic, with the commands that repair it."""
     faults = list(_faults(ledger, sink))
     if faults:
         raise UnsafeLedger(
             f"The ledger topic {ledger.topic} {'; '.join(what for what, _ in faults)}.",
-            "It may forget batches that are in the sink: they would be written twice, or the stream could not go on.",
+            "It may lose batches that are in the sink: they would be written twice, or the stream could not continue.",
             f"run {' and '.join(dict.fromkeys(command for _, command in faults))}.",
         )
 
 
 def _faults(ledger: Durability, sink: Durability) -> Iterator[tuple[str, str]]:
-    """What is wrong, each with the command that repairs it."""
+    """The faults, each with the command that repairs it."""
     as_sink = min(sink.complete, key=len, default=())
     if ledger.fewest_replicas < len(as_sink):
         yield (

@@ -1,4 +1,4 @@
-"""Which settings a Kafka connection may have: librdkafka's names, as in Airflow's `kafka` connection."""
+"""The settings that a Kafka connection may have, with librdkafka's names, as in Airflow's `kafka` connection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHARED = {
     "metadata.max.age.ms",
     "sasl.kerberos.min.time.before.relogin",
 }
-#: Mapped to Java settings of other names: see `java_settings` and `java_sasl`.
+#: Have another name in Java: see `java_settings` and `java_sasl`.
 MAPPED = {
     "sasl.mechanism",
     "sasl.mechanisms",
@@ -50,7 +50,7 @@ MAPPED = {
     "enable.ssl.certificate.verification",
     "ssl.endpoint.identification.algorithm",
 }
-#: Without meaning for a Java consumer: producer tuning, librdkafka's own queues and logs.
+#: Have no meaning for a Java consumer: tuning of producers, and librdkafka's own queues and logs.
 CLIENT_ONLY_PREFIXES = (
     "queue.",
     "queued.",
@@ -86,10 +86,10 @@ CLIENT_ONLY = {
     "request.required.acks",
     "request.timeout.ms",  # librdkafka: how long the broker waits for its replicas; Java: how long the client waits
 }
-#: Settings of a Kafka connection that only a consumer takes; a producer would warn about each of them.
+#: Settings that are for consumers only; a producer would log a warning about each of them.
 CONSUMER_ONLY = {"group.id", "auto.offset.reset", "enable.auto.commit", "isolation.level", "session.timeout.ms"}
 
 
 def client_settings(kafka: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as confluent-kafka takes them, the same for producer, consumer and admin client."""
+    """The settings for confluent-kafka, the same for producer, consumer and admin client."""
     return {name: value for name, value in kafka.items() if name not in CONSUMER_ONLY}

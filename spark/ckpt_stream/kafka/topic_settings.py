@@ -21,7 +21,7 @@ def topic_settings(admin: Any, topic: str) -> dict[str, str]:
 
 
 def cleanup_policy(settings: Mapping[str, str]) -> str:
-    """What Kafka does with a topic's old records; its default where this user may not see it."""
+    """A topic's cleanup policy; Kafka's default if this user may not see it."""
     return settings.get("cleanup.policy", "delete")
 
 

@@ -18,9 +18,9 @@ from ckpt_stream.protocol.deadline import Deadline
 
 T = TypeVar("T")
 
-#: A transaction's marker reaches its topic within milliseconds, unless a broker is away.
+#: A transaction's marker reaches its topic within milliseconds, unless a broker is down.
 MARKER_SECONDS = 3.0
-#: A broker that has just started may not know a topic yet: that a topic is gone is believed if it is still so after this time.
+#: A broker that has just started may not know a topic yet: a topic counts as gone only if it is still unknown after this time.
 GONE_SECONDS = 5.0
 #: Kafka's own topics, which Spark leaves out of every pattern. librdkafka's metadata does not mark them as internal.
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
@@ -29,7 +29,7 @@ INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 @dataclass(frozen=True)
 class Topic:
     name: str
-    #: Changes when a topic is deleted and made again.
+    #: Changes when a topic is deleted and created again.
     id: str
     partitions: int
     #: The brokers of each partition.
@@ -61,7 +61,7 @@ class Topics:
             if error.name() in NO_SUCH_TOPIC:
                 return None
             if error.name() == "_TIMED_OUT" and self._connection_errors.newest is not None:
-                error = self._connection_errors.newest  # why there was no answer
+                error = self._connection_errors.newest  # the reason that there was no answer
             raise to_sink_error(error, f"describe the topic {name}") from e
         self._partitions[name] = len(found.partitions)
         partitions = sorted(found.partitions, key=lambda p: p.id)
@@ -70,7 +70,7 @@ class Topics:
         return Topic(name, str(found.topic_id), len(partitions), replicas, incomplete)
 
     def get(self, name: str, role: str) -> Topic:
-        """As `find`, for a topic that must exist."""
+        """Like `find`, for a topic that must exist."""
         topic = self.find(name)
         if topic is None:
             raise SinkRejected(
@@ -81,7 +81,7 @@ class Topics:
         return topic
 
     def sink_and_ends(self, sink: str, *others: str) -> tuple[Topic | None, dict[str, dict[str, int]]]:
-        """The sink as it is now, and where it and other topics end: two questions, asked at once."""
+        """The sink as it is now, and where it and other topics end: two requests, sent at once."""
         from confluent_kafka import KafkaException
 
         partitions = {name: range(self._partitions.get(name, 0)) for name in (sink, *others)}
@@ -91,7 +91,7 @@ class Topics:
             try:
                 listed = list_offsets(self.admin, partitions, "high")
             except KafkaException:
-                # Of a topic that was deleted Kafka says here only that it has no leader: its description names the reason.
+                # For a deleted topic, Kafka reports here only that it has no leader; its description names the reason.
                 description.result()
                 raise
             ends = {topic: {str(p): offset for p, offset in found.items()} for topic, found in listed.items()}
@@ -105,15 +105,15 @@ class Topics:
             raise to_sink_error(e, f"describe the topic {sink} and list where it ends") from e
         topic = Topic(sink, str(found.topic_id), len(found.partitions))
         if topic.partitions != self._partitions.get(sink):
-            # Partitions were added: ask once more, for all of them.
+            # Partitions were added: ask once more, for all partitions.
             self._partitions[sink] = topic.partitions
             return self.sink_and_ends(sink, *others)
         return topic, ends
 
     def wait_until_readable(self, name: str) -> bool:
-        """Wait until readers of committed records see all that a topic holds now. False: an open transaction hides a part.
+        """Wait until readers of committed records see all records of a topic. False: an open transaction hides some of them.
 
-        The end is asked for only once, so what a stream writes during the wait is not waited for.
+        The end is read only once, at the beginning, so records that a stream writes during the wait do not prolong it.
         """
         ends = self._ends(name, "high")
 
@@ -124,17 +124,17 @@ class Topics:
         return bool(Deadline.after(MARKER_SECONDS).wait_for(is_readable))
 
     def max_message_bytes(self, name: str) -> int | None:
-        """The largest record batch that a topic takes; None when this user may not see it."""
+        """The largest record batch that a topic accepts; None if this user may not see it."""
         found = topic_settings(self.admin, name).get("max.message.bytes")
         return int(found) if found else None
 
     def durability(self, *topics: Topic) -> list[Durability]:
-        """What decides whether topics keep their records; without settings when this user may not see them."""
+        """The durability of topics; without their settings if this user may not see them."""
         from confluent_kafka import KafkaException
 
         names = [topic.name for topic in topics]
         try:
-            # These topics exist: a broker that does not know a new one yet is asked again.
+            # These topics exist: if a broker does not know a new topic yet, the request is repeated.
             settings = retry_transient(lambda: list_topic_settings(self.admin, names), also=NO_SUCH_TOPIC[:1])
         except KafkaException as e:
             raise to_sink_error(e, f"describe the settings of {', '.join(names)}") from e
@@ -149,7 +149,7 @@ class Topics:
             raise to_sink_error(e, f"delete the topic {name}") from e
 
     def source_partitions(self, names: tuple[str, ...], pattern: str | None) -> dict[str, list[int]]:
-        """The partitions of the source: of the topics named, or of those that match."""
+        """The partitions of the source: of the named topics, or of the topics that match the pattern."""
         from confluent_kafka import KafkaException
 
         try:
@@ -190,7 +190,7 @@ class Topics:
 
 
 def _unless_gone(ask: Callable[[], T]) -> T:
-    """Ask Kafka; "no such topic" is raised only when it is still the answer after some seconds."""
+    """Ask Kafka; raises "no such topic" only if that is still the answer after some seconds."""
     from confluent_kafka import KafkaException
 
     try:
@@ -202,7 +202,7 @@ def _unless_gone(ask: Callable[[], T]) -> T:
 
 
 def source_topics(names: Iterable[str], pattern: str | None, known: Callable[[], Iterable[str]]) -> list[str]:
-    """The source's topics: those named, or those known whose whole name matches; of Kafka's own none ever matches."""
+    """The topics of the source: the named topics, or all topics whose whole name matches. Kafka's own topics never match."""
     if not pattern:
         return sorted(names)
     return sorted(name for name in known() if name not in INTERNAL and re.fullmatch(pattern, name))

@@ -1,7 +1,7 @@
 """One Kafka transaction of one lane, with a new producer.
 
-One producer instance does one ``init_transactions`` and one transaction, then it is gone: librdkafka has no
-Transactions V2, so a delayed commit could otherwise end a later transaction of the same epoch.
+Each producer is used for one ``init_transactions`` and one transaction: librdkafka has no Transactions V2, so a delayed
+commit could otherwise end a later transaction of the same epoch.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from ckpt_stream.machine import crashes
 from ckpt_stream.protocol import crash_points
 from ckpt_stream.protocol.deadline import Deadline
 
-#: How long a lane repeats a request that Kafka answers with a retriable error before the task fails.
+#: How long a lane repeats a request to which Kafka answers with a retriable error; then the task fails.
 INIT_SECONDS = 60.0
-#: An abort only spares readers a wait: without it, the next owner's fence aborts the transaction.
+#: How long an abort may take. It only shortens the wait of readers: without it, the next producer's fence aborts the transaction.
 ABORT_SECONDS = 10.0
 
-#: How much a lane holds of records that are not delivered yet: enough to keep the brokers busy, and bounded for records of
-#: any size.
+#: How many bytes of undelivered records a lane holds: enough to keep the brokers busy, and limited for records of any size.
 QUEUE_KBYTES = 128 * 1024
 
 
 class Transaction:
-    """Fences the lane's former owner when built; then carries one transaction to its end."""
+    """Fences the lane's former producer when it is created; then runs one transaction."""
 
     def __init__(self, kafka: Mapping[str, Any], transactional_id: str, timeout_ms: int, topic: str) -> None:
         from confluent_kafka import Producer
@@ -37,7 +36,7 @@ class Transaction:
         self.timeout_ms = timeout_ms
         failures: list[Any] = []
         settings: dict[str, Any] = {
-            "partitioner": "murmur2_random",  # where Java and Spark put a key
+            "partitioner": "murmur2_random",  # the partitioner of Java and Spark
             "reconnect.backoff.ms": 10,
             "linger.ms": 5,
             "queue.buffering.max.messages": 500_000,
@@ -46,7 +45,7 @@ class Transaction:
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
             "delivery.report.only.error": True,
-            # Refers to a list only: a callback that referred to this object would keep the client alive.
+            # The callback refers to a list only: a reference to this object would keep the client alive.
             "on_delivery": _failure_collector(failures),
         }
         self._failures = failures
@@ -62,11 +61,11 @@ class Transaction:
         return self._failures[0] if self._failures else None
 
     def _why_broken(self) -> Any | None:
-        """The error that broke the open transaction, if one did: Kafka refused a write to a partition, or fenced it.
+        """The error that broke the open transaction, if there is one: Kafka refused a write to a partition, or fenced it.
 
-        The only way to ask librdkafka is to begin the transaction again: an open transaction refuses that with its state, a
-        broken one with the error. Nothing else names the error: the records of a broken transaction are dropped without it,
-        further ones are refused as "erroneous state", and some are forgotten and wait for their own timeout.
+        librdkafka shows it only when the transaction is begun again: an open transaction refuses that because of its state, a
+        broken one with the error. Other calls do not show the error: the records of a broken transaction are dropped without it,
+        further records are refused with "erroneous state", and some records stay until their timeout.
         """
         from confluent_kafka import KafkaException
 
@@ -80,7 +79,7 @@ class Transaction:
         raise AssertionError(f"{self.id} was asked about a transaction that it had not begun")
 
     def close(self) -> None:
-        """Let the client go without a request to Kafka: the next owner aborts what is still open."""
+        """Drop the client without a request to Kafka; the next producer of the lane aborts an open transaction."""
         self.producer = None
 
     def _fence(self, topic: str) -> None:
@@ -88,8 +87,8 @@ class Transaction:
 
         deadline = Deadline.after(INIT_SECONDS)
         try:
-            # If librdkafka has no connection when it looks for the coordinator, it looks again 500 ms later. The answer to
-            # the first question makes it drop the connection to the bootstrap address; the second one waits for the next.
+            # If librdkafka has no connection when it looks for the coordinator, it looks again 500 ms later. After the first
+            # answer it drops the connection to the bootstrap address, so the second request waits for the next connection.
             for _ in range(2):
                 self.producer.list_topics(topic, timeout=INIT_SECONDS)
             while True:
@@ -100,7 +99,7 @@ class Transaction:
                     if not e.args[0].retriable() or deadline.passed:
                         raise
         except KafkaException as e:
-            raise to_sink_error(e, f"take over the lane {self.id}") from e
+            raise to_sink_error(e, f"fence the lane {self.id}") from e
 
     def begin(self) -> None:
         from confluent_kafka import KafkaException
@@ -111,7 +110,7 @@ class Transaction:
             raise self._explain_fencing(to_sink_error(e, f"begin a transaction of {self.id}")) from e
 
     def produce(self, topic: str, **record: Any) -> None:
-        """Hand one record to the client. While its queue is full it waits, unless the transaction is broken."""
+        """Pass one record to the client. Waits while the client's queue is full, unless the transaction is broken."""
         from confluent_kafka import KafkaException
 
         while True:
@@ -132,7 +131,7 @@ class Transaction:
         self._raise_if_broken()
 
     def commit(self, action: str, where: Mapping[str, Any]) -> None:
-        """Commit, without a time limit. A commit that was sent and not answered is never aborted: it may have taken place.
+        """Commit, without a time limit. A commit that was sent and not answered is never aborted: it may have succeeded.
 
         ``action`` names the commit in errors, ``where`` its batch and lane for crash points.
         """
@@ -171,17 +170,17 @@ class Transaction:
             raise self._explain_fencing(to_sink_error(why, f"write in a transaction of {self.id}"))
 
     def _explain_fencing(self, error: SinkError) -> SinkError:
-        """A producer that is fenced in the middle of a transaction: by another driver, or by the broker after a timeout."""
+        """Add the possible reasons to a fencing in the middle of a transaction: another driver, or the broker after a timeout."""
         if not isinstance(error, Fenced):
             return error
         return Fenced(
-            f"{error} Either another driver took over, or the transaction was open for longer than its timeout of "
+            f"{error} Either another driver writes to this lane, or the transaction was open for longer than its timeout of "
             f"{self.timeout_ms / 1000:.0f} s and the broker aborted it: then raise transaction_timeout or lower "
             "max_offsets_per_batch."
         )
 
     def _commit_and_crash(self, where: Mapping[str, Any]) -> None:
-        """Send the commit from a thread, and let the process die when librdkafka logs that it was sent."""
+        """Send the commit from a thread, and kill the process when librdkafka logs that the commit was sent."""
         assert self._log is not None  # noqa: S101
         threading.Thread(target=self.producer.commit_transaction, daemon=True).start()
         while not self._log.commit_sent:
@@ -191,7 +190,7 @@ class Transaction:
 
 def _failure_collector(failures: list[Any]) -> Any:
     def on_delivery(error: Any, _message: Any) -> None:
-        # Purged records fail too, but only because of an earlier failure.
+        # Purged records fail too, but only as a result of an earlier failure.
         if error is not None and not failures and error.name() not in ("_PURGE_QUEUE", "_PURGE_INFLIGHT"):
             failures.append(error)
 

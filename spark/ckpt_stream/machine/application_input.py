@@ -18,7 +18,7 @@ from ckpt_stream.protocol.settings.input_names import (
 
 
 def find_document(argv: Sequence[str]) -> str:
-    """The document's text: first argument, ``@file``, or environment."""
+    """The text of the document, from the first argument, ``@file`` or the environment."""
     if len(argv) > 1:
         if not argv[1].startswith("@"):
             return argv[1]
@@ -35,7 +35,7 @@ def find_document(argv: Sequence[str]) -> str:
 
 
 def with_secrets(kafka: Mapping[str, Any], property_text: str | None) -> dict[str, Any]:
-    """Public librdkafka settings, with the secrets of Spark property and environment added."""
+    """The public librdkafka settings, plus the secrets from the Spark property or the environment."""
     settings = dict(kafka)
     for source, text in ((SECRETS_PROPERTY, property_text), (SECRETS_ENVIRONMENT, os.environ.get(SECRETS_ENVIRONMENT))):
         if not text:
@@ -51,7 +51,7 @@ def with_secrets(kafka: Mapping[str, Any], property_text: str | None) -> dict[st
 
 
 def delete_secrets_file() -> None:
-    """Delete the file with the driver's secrets: spark-submit has read it before it started Python."""
+    """Delete the file with the driver's secrets; spark-submit has read it before it started Python."""
     for name in os.environ.pop(SECRETS_FILE_ENVIRONMENT, "").split(os.pathsep):
         if name:
             Path(name).unlink(missing_ok=True)

@@ -30,12 +30,12 @@ def _never(_point: str, **_where: Any) -> None:
 
 
 def _refuse(_point: str, **_where: Any) -> None:
-    """Armed with a text that arms no crash: a drill without its fault would prove nothing."""
+    """The variable is not valid: a drill without its crash would prove nothing."""
     refuse_unusable()
 
 
 def is_due(point: str, *, batch: int, lane: int | None = None, driver_pids: tuple[int, ...] = ()) -> bool:
-    """Whether this very place is armed, has not been hit yet, and there is a process to kill."""
+    """Whether this point is armed, has not been reached yet, and there is a process to kill."""
     return _due(point, batch, lane, driver_pids) is not None
 
 
@@ -74,7 +74,7 @@ def _reach(point: str, *, batch: int, lane: int | None = None, driver_pids: tupl
 
 
 def _stand_still(wake: str) -> None:
-    """Wait as a paused process would. SIGSTOP does not do: the kernel wakes and ends orphans that are stopped."""
+    """Wait as a paused process would. SIGSTOP cannot be used: the kernel wakes and ends orphans that are stopped."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while not os.path.exists(wake):
@@ -82,7 +82,7 @@ def _stand_still(wake: str) -> None:
 
 
 def refuse_unusable() -> None:
-    """Raise ConfigError if this process is armed with a text that arms no crash. A run calls it at its start."""
+    """Raise ConfigError if the variable is not valid. A run calls this at its start."""
     if _unusable is not None:
         raise ConfigError(_unusable)
 
@@ -93,6 +93,6 @@ try:
     _armed = armed_crashes(os.environ.get(ENVIRONMENT, ""))
 except ConfigError as e:
     _unusable = str(e)
-#: The armed points; and the function that the protocol calls at each point.
+#: The armed points, and the function that the protocol calls at each point.
 armed_points: frozenset[str] = frozenset(crash["point"] for crash in _armed)
 reach: Reach = _refuse if _unusable is not None else _reach if _armed else _never

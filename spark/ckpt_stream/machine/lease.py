@@ -1,8 +1,8 @@
 """One driver per checkpoint: a run looks for another live run before it changes anything.
 
-A driver on this machine is alive as long as its process is, so a killed driver is known to be dead at once. A driver elsewhere is
-dead when the heartbeat in its run record has not changed for a while. If two drivers run despite this, the fences of the lanes
-keep the sink right.
+A driver on this machine is alive as long as its process exists, so a killed driver is known to be dead at once. A driver on
+another machine counts as dead when the heartbeat in its run record has not changed for a while. If two drivers run despite this,
+the fences of the lanes keep the sink correct.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ PAUSE_SECONDS = 1.0
 def read_other(files: ReadableFiles, run: str, heartbeat_seconds: float) -> RunRecord:
     """The run record of the run with this name.
 
-    A record that cannot be read counts as one of a live run whose heartbeat is the file's text: a live driver replaces the file.
+    If the record cannot be read, the result is the record of a running run with the file's text as its heartbeat: a live driver
+    replaces the file, so the text changes.
     """
     text: str | None = None
     try:
@@ -42,17 +43,17 @@ def refuse_if_alive(
     sleep: Callable[[float], None] = time.sleep,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, str]:
-    """Raise DriverAlive if another run on this checkpoint is alive; of two that start at once, the younger is refused.
+    """Raise DriverAlive if another run on this checkpoint is alive; of two runs that start at once, the later one is refused.
 
-    A run's name is the time of its machine's clock, which may be wrong: it decides only between runs that start at once. The
-    runs that had a record before this one (`came_first`) and those that are RUNNING already are never refused.
+    A run's name is the time on the clock of its machine, which may be wrong, so names decide only between runs that start at
+    once. A run that had a record before this run (`came_first`), or that is RUNNING already, is not refused because of this run.
 
-    Returns the last heartbeats of the dead runs, by run; given as `silent`, a later call does not wait for them again.
+    Returns the last heartbeat of each dead run. A later call that gets this as `silent` does not wait for these runs again.
     """
     known = dict(silent or {})
     first_seen = dict(known)
-    # By run, the pauses so far. What a read of the storage takes does not count: a storage that answers neither this driver nor
-    # the other one is no reason to believe that the other one is dead.
+    # By run, the seconds of the pauses so far. The time of reads does not count: when the storage does not answer, the other
+    # driver cannot write its heartbeat either, and may well be alive.
     paused: dict[str, float] = {}
     while True:
         suspects = [

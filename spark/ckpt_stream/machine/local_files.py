@@ -18,16 +18,16 @@ def read_local(path: Path) -> str | None:
 def replace_local(path: Path, text: str) -> None:
     """Replace a file of this machine in one step."""
     _written_beside(path, text).replace(path)
-    # Hadoop would compare the new text with the old sum.
+    # Hadoop would compare the new text with the checksum of the old one.
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
-#: What file systems without hard links answer.
+#: The errors of file systems without hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
 
 def create_local(path: Path, text: str) -> bool:
-    """Write a file of this machine, whole, if it is not there; False if it is. Of several processes, one succeeds."""
+    """Create a file of this machine in one step; False if it exists. Of several processes, one succeeds."""
     temporary = _written_beside(path, text)
     try:
         os.link(temporary, path)
@@ -53,7 +53,7 @@ def _create_without_link(path: Path, text: str) -> bool:
 
 
 def _written_beside(path: Path, text: str) -> Path:
-    """The text under a name that no other process and no other thread writes to."""
+    """Write the text to a temporary file that no other process and no other thread writes to."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     temporary.write_text(text, encoding="utf-8")

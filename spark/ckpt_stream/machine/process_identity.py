@@ -1,4 +1,4 @@
-"""Names a process for good: its machine, its boot, its process id and when it started."""
+"""Identifies a process, also after its process id is used again: by machine, boot, process id and start."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ckpt_stream.protocol.run_files.run_record import RunRecord
 
 
 def state_and_start(pid: int) -> tuple[str, float] | None:
-    """A process's state as one letter, and its start in clock ticks since boot: with the pid that names it for good.
+    """A process's state as one letter, and its start in clock ticks since boot: pid and start together identify it.
 
-    No time of day: that would be computed from the clock at every look, and the clock may be corrected in between.
+    The start is no time of day, because that is computed from the clock, and the clock may be corrected between two reads.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # Only the last parenthesis ends the name, which may hold some itself.
+    # The name of the process ends at the last parenthesis; it may contain others.
     fields = stat.rpartition(")")[2].split()
     return fields[0], float(fields[19])
 
 
 def process_started(pid: int) -> float | None:
-    """When a living process of this machine started; a zombie is dead."""
+    """When a process of this machine started; None if it has ended or is a zombie."""
     found = state_and_start(pid)
     return None if found is None or found[0] == "Z" else found[1]
 
@@ -42,7 +42,7 @@ def this_driver(jvm_pid: int) -> dict[str, object]:
 
 
 def boot_id() -> str:
-    """What differs between two machines of one name, two boots of one machine, and two containers with separate process ids."""
+    """An id that differs between two machines of one name, two boots of a machine, and containers with separate process ids."""
     try:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
@@ -50,7 +50,7 @@ def boot_id() -> str:
 
 
 def is_alive_here(record: RunRecord) -> bool | None:
-    """Whether a run's process lives on this machine; None when it cannot be seen from here."""
+    """Whether a run's process is alive on this machine; None if it is on another machine, or unknown."""
     driver, boot = record.driver, boot_id()
     if driver.get("host") != socket.gethostname() or driver.get("boot") != boot or not boot:
         return None

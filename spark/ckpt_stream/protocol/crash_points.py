@@ -39,12 +39,12 @@ POINTS = (
 )
 DRIVER_POINTS = (OFFSETS_LOGGED, AFTER_LAST_LANE, AFTER_COMMIT_LOG)
 
-#: A zombie is a worker that stands still when its driver dies, and goes on when the file `<once>.wake` appears.
+#: A zombie is a worker that is paused when its driver dies, and continues when the file `<once>.wake` appears.
 VICTIMS = ("driver", "worker", "both", "zombie")
 
 
 def armed_crashes(text: str) -> list[dict[str, Any]]:
-    """The crashes that a text arms; ConfigError if it holds anything else."""
+    """Parse the armed crashes in a text; raises ConfigError if it is not valid."""
     if not text.strip():
         return []
     try:

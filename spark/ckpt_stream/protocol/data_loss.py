@@ -1,4 +1,4 @@
-"""Unread records that the source no longer holds: which, and whether a user has accepted their loss. Pure."""
+"""Unread records that the source no longer holds: which records, and whether a user has accepted their loss. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ckpt_stream.protocol.offsets import Offsets
 
 #: The first offset that each partition of the source holds: {topic: {partition: offset}}.
 Earliest = Mapping[str, Mapping[int, int]]
-#: More partitions than these are counted, not named.
+#: A message names so many partitions, and gives the number of the others.
 NAMED = 5
 
 
 @dataclass(frozen=True, order=True)
 class LostRange:
-    """Unread offsets of one source partition that are gone: from `start` until before `end`."""
+    """Unread offsets of one source partition that are gone: from `start` to `end`, which is not included."""
 
     topic: str
     partition: int
     start: int
-    #: None: the partition itself is gone, and with it whatever came from `start` on.
+    #: None: the partition itself is gone, with all records from `start` on.
     end: int | None
 
     def __str__(self) -> str:
@@ -42,9 +42,9 @@ class LostRange:
 
 
 def find_lost(position: Offsets, earliest: Earliest) -> tuple[LostRange, ...]:
-    """What a stream that continues at `position` can no longer read; nothing if it has no position yet.
+    """The ranges that a stream which continues at `position` can no longer read; empty if it has no position yet.
 
-    A partition that is new to the stream is read from its first record: what was deleted before that is lost too.
+    A partition that is new to the stream should be read from offset 0: records that were deleted from it are lost too.
     """
     if not position:
         return ()
@@ -64,13 +64,13 @@ def find_lost(position: Offsets, earliest: Earliest) -> tuple[LostRange, ...]:
 
 
 def beyond_accepted(lost: Iterable[LostRange], accepted: Iterable[LostRange]) -> tuple[LostRange, ...]:
-    """What was lost and lies in no range that a user has accepted."""
+    """The lost ranges that are in no range that a user has accepted."""
     known = tuple(accepted)
     return tuple(one for one in lost if not any(other.covers(one) for other in known))
 
 
 def after_loss(position: Offsets, lost: Iterable[LostRange]) -> dict[str, dict[str, int]]:
-    """The position after what was lost: past the deleted offsets, without the partitions that are gone."""
+    """The position behind the lost ranges: past the deleted offsets, without the partitions that are gone."""
     moved = {topic: {p: int(at) for p, at in partitions.items()} for topic, partitions in position.items()}
     for one in lost:
         if one.end is not None:
@@ -81,7 +81,7 @@ def after_loss(position: Offsets, lost: Iterable[LostRange]) -> dict[str, dict[s
 
 
 def name_ranges(lost: Iterable[LostRange]) -> str:
-    """The ranges as a text that names the first few."""
+    """A text that names the first few ranges, and the number of the others."""
     every = list(lost)
     more = f" and {len(every) - NAMED} more partitions" if len(every) > NAMED else ""
     return ", ".join(map(str, every[:NAMED])) + more

@@ -20,7 +20,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
-        """The deadline that is so many seconds away."""
+        """A deadline in so many seconds."""
         return cls(time.monotonic() + seconds)
 
     @property
@@ -33,13 +33,13 @@ class Deadline:
         return self.left <= 0.0
 
     def wait_for(self, fact: Callable[[], T | None], pause: float = PAUSE_SECONDS) -> T | None:
-        """Ask again until the answer is true; the last answer, whatever it is, when the deadline has passed."""
+        """Call the function until it returns a true value or the deadline has passed; returns the last value."""
         return self.look_until(fact, bool, pause)
 
     def look_until(self, look: Callable[[], T], enough: Callable[[T], bool], pause: float = PAUSE_SECONDS) -> T:
-        """Look again until it is enough; the last look, whatever it shows, when the deadline has passed.
+        """Call the function until its value is enough or the deadline has passed; returns the last value.
 
-        The last look is taken after the deadline, so that what came true during the last pause counts.
+        It is called once more after the deadline, so that a change during the last pause counts.
         """
         while True:
             is_last = self.passed

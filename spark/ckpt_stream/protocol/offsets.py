@@ -1,4 +1,4 @@
-"""Offsets of topics, as Spark's own offset log has them."""
+"""Offsets of topics, in the form of Spark's offset log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is needed of the storage of a checkpoint, and how numbered files are kept there."""
+"""The interface to the storage of a checkpoint, and helpers for numbered files there."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 log = logging.getLogger("ckpt_stream")
 
-#: Stands for the content of a file that is no text.
+#: Replaces the content of a file that is not text.
 NOT_A_TEXT = "\N{REPLACEMENT CHARACTER}"
 
 
 class ReadableFiles(Protocol):
-    """What is needed to read a checkpoint: Hadoop's file systems give it in the driver, fsspec everywhere else."""
+    """The interface for reading a checkpoint, implemented with Hadoop's file systems in the driver and with fsspec elsewhere."""
 
     def exists(self, name: str) -> bool: ...
 
@@ -23,7 +23,7 @@ class ReadableFiles(Protocol):
 
 
 class TolerantFiles:
-    """The same files; one that is no text is read as a text that no parser takes."""
+    """The same files; a file that is not text is read as a text that every parser refuses."""
 
     def __init__(self, files: ReadableFiles) -> None:
         self.exists, self.names = files.exists, files.names
@@ -37,7 +37,7 @@ class TolerantFiles:
 
 
 class WritableFiles(ReadableFiles, Protocol):
-    """What is needed to keep small files beside a checkpoint."""
+    """The interface for writing small files beside a checkpoint."""
 
     #: The checkpoint's folder, for messages.
     root: Any
@@ -60,11 +60,11 @@ def file_numbers(files: ReadableFiles, folder: str) -> list[int]:
 
 
 def delete_old_files(files: WritableFiles, names: Iterable[str]) -> None:
-    """Delete files that are not needed any more. Those that cannot be deleted stay: that must not keep a stream from starting."""
+    """Delete files that are no longer needed. A file that cannot be deleted stays: it must not prevent a start."""
     for name in names:
         try:
             files.remove(name)
         except Exception as e:
-            # If one file may not be deleted, the others may not either, and each try is a request.
-            log.warning("the old file %s stays: it cannot be deleted (%s: %s)", name, type(e).__name__, e)
+            # If one file cannot be deleted, the others probably cannot either, and each attempt is a request to the storage.
+            log.warning("the old file %s could not be deleted and stays (%s: %s)", name, type(e).__name__, e)
             return

@@ -16,9 +16,9 @@ class TopicEnds:
 
     @property
     def held_back(self) -> list[int]:
-        """Partitions in which a transaction is open, or its end is still being written."""
+        """Partitions with a transaction that is open, or whose end is still being written."""
         return [p for p, high in self.high.items() if self.stable[p] < high]
 
     def show(self, end: Mapping[int, int]) -> bool:
-        """Readers of committed records see everything before these offsets."""
+        """Whether readers of committed records see everything before these offsets."""
         return all(self.stable.get(p, offset) >= offset for p, offset in end.items())

@@ -1,1 +1,1 @@
-"""What the driver and a verification both need of Spark: session, files, source, output, and the rules for single records."""
+"""The parts of Spark that driver and verification share: session, files, source, output, and rules for single records."""

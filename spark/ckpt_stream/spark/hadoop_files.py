@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 from ckpt_stream.machine.local_files import create_local, read_local, replace_local
 
-#: The class by which Hadoop gives an older file system its newer API. It renames over a file by deleting that file first.
+#: The class with which Hadoop adapts an older file system to its newer API. To rename over a file, it deletes that file first.
 _BRIDGE = "org.apache.hadoop.fs.DelegateToFileSystem"
 
 
 class CheckpointFiles:
-    """Reads and replaces files below a checkpoint, wherever Spark can keep one."""
+    """Reads and replaces files below a checkpoint, on any storage that Spark supports."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         session: Any = spark
@@ -133,7 +133,7 @@ class CheckpointFiles:
         self._fs.delete(self._path(name), True)
 
     def names(self, folder: str) -> list[str]:
-        """The plain names in a folder; none when there is no such folder."""
+        """The plain names in a folder; empty if there is no such folder."""
         path = self._path(folder)
         if not self._fs.exists(path):
             return []

@@ -1,4 +1,4 @@
-"""The columns that a transform may return, and the types in which the sink takes them."""
+"""The columns that a transform may return, and the types that the sink needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ckpt_stream.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: The columns that a transform may return, with the types that the sink casts them to.
+#: The columns that a transform may return, with the types to which the sink casts them.
 COLUMN_TYPES = {
     "key": "binary",
     "value": "binary",
@@ -38,5 +38,5 @@ def output_columns(names: Sequence[str]) -> dict[str, Column]:
 
 
 def select_output(rows: DataFrame) -> DataFrame:
-    """A transform's output with the columns and types that the sink takes."""
+    """A transform's output with the columns and types that the sink needs."""
     return rows.select(*(column.alias(name) for name, column in output_columns(rows.columns).items()))

@@ -1,7 +1,7 @@
 """Poison records: how a run names the record that made it fail, and how later runs recognise that record.
 
-A poison record is named by its topic, partition and offset. Spark gives the driver nothing but the text of an exception, so
-the place of the record is part of that text.
+A poison record is named by its topic, partition and offset. The driver gets only the text of an exception from Spark, so the
+place of the record is part of that text.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def fail_at(rows: DataFrame, condition: Column, reason: str, *, once: bool) -> D
 def is_one_of(poison: Sequence[Mapping[str, Any]]) -> Column:
     """Whether a row is one of these records.
 
-    It looks into two sets, whatever the number of records: Spark walks a chain of conditions recursively.
+    It uses two sets and not a chain of conditions, because Spark handles such a chain recursively.
     """
     from pyspark.sql import functions as F
 
-    # The offset is compared first, so that the place of hardly any row is written as a text. No topic name holds a slash.
+    # The offset is compared first, so that the text of the place is made for few rows only. No topic name contains a slash.
     offsets = {int(p["offset"]) for p in poison}
     places = {f"{p['topic']}/{int(p['partition'])}/{int(p['offset'])}" for p in poison}
     place = F.concat_ws("/", "topic", F.col("partition").cast("string"), F.col("offset").cast("string"))

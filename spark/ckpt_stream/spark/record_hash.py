@@ -1,4 +1,4 @@
-"""The hash of a record as a Spark column: the same number as `ckpt_stream.protocol.ledger.checksum` gives."""
+"""The hash of a record as a Spark column: the same number as in `ckpt_stream.protocol.ledger.checksum`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What an application calls inside its transform: its own options, and its rules for single records.
+"""The functions that an application calls inside its transform: its own options, and its rules for single records.
 
-The application says which records are malformed. What is done with them is a setting of the stream.
+The application decides which records are malformed. A setting of the stream decides what happens to them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MALFORMED = "ckpt_malformed"
 
 @dataclass
 class TransformContext:
-    """What the functions below know of the stream, and what they collect, while its transform is applied."""
+    """What the functions below read of the stream, and what they collect, while its transform is applied."""
 
     malformed: str = "skip"
     #: Records that count as consumed, because they made an earlier run fail.

@@ -1,4 +1,4 @@
-"""Keeps Kafka's secrets out of what Spark shows: plans, web pages, the event log and the messages of errors."""
+"""Hides Kafka's secrets in Spark's output: plans, web pages, the event log and the messages of errors."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from ckpt_stream.protocol.settings.secret_names import SENSITIVE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: A key or certificate in a text; the text may have been cut in the middle of it.
+#: A key or certificate in a text, complete or cut off.
 PEM = r"-----BEGIN [A-Z ]+-----[^-]*(?:-----END [A-Z ]+-----)?"
 #: Spark hides an option or property if this is found in its name or in its value. The first four are its own default.
 SENSITIVE_OPTION = rf"(?i)secret|password|token|access[.]?key|{SENSITIVE}|-----BEGIN "
 
 
 def redaction_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """Spark's settings for what it hides: what the deployment hides, and Kafka's secrets."""
+    """The settings that make Spark hide Kafka's secrets, besides everything that the deployment hides."""
     ours = {"spark.redaction.regex": SENSITIVE_OPTION, "spark.redaction.string.regex": PEM}
     return {name: f"(?:{given[name]})|(?:{hidden})" if given.get(name) else hidden for name, hidden in ours.items()}
 
 
 def without_fallback(events: DataFrame) -> DataFrame:
-    """Remove the relation for Spark's old sources from the stream's plan, which carries it and never uses it.
+    """Remove the relation for Spark's old sources from the stream's plan, where it is not used.
 
     Wherever Spark prints the plan, it prints that relation with all of its options, passwords included: in the message of
     every AnalysisException, such as for a column that does not exist, and in what PySpark logs about it.

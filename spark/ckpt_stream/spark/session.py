@@ -25,11 +25,11 @@ def stream_session(config: StreamConfig) -> SparkSession:
 
 
 def redacting_session(name: str) -> SparkSession:
-    """Start a Spark session that hides Kafka's secrets, besides what the deployment lets Spark hide."""
+    """Start a Spark session that hides Kafka's secrets, besides everything that the deployment hides."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    # Before the JVM runs, a SparkConf holds nothing of what spark-submit was given.
+    # Before the JVM runs, a SparkConf has none of the settings that were given to spark-submit.
     SparkContext._ensure_initialized()
     builder = SparkSession.builder.appName(name)
     for setting, value in redaction_settings(dict(SparkConf().getAll())).items():

@@ -28,7 +28,7 @@ def reader_options(
 ) -> dict[str, str]:
     """The options of Spark's reader.
 
-    It fails on lost records, except for a batch that passes over an accepted loss.
+    It fails on lost records, except in a batch that skips an accepted loss.
     """
     options = dict(FETCH_DEFAULTS)
     options.update({f"kafka.{name}": value for name, value in java_settings(kafka).items()})
@@ -65,7 +65,7 @@ def start_options(
 ) -> dict[str, str]:
     """The reader's options for where a checkpoint without a batch begins.
 
-    Spark ignores them once there is a batch: then the checkpoint decides.
+    Spark ignores them if the checkpoint has a batch, and then continues from the checkpoint.
     """
     from confluent_kafka import KafkaException
 

@@ -1,4 +1,4 @@
-"""Applies an application's transform to a frame of source records, and tells whether the transform keeps state."""
+"""Applies an application's transform to a frame of source records, and finds out whether the transform keeps state."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ def apply_transform(
 
 
 def keeps_state(rows: DataFrame) -> bool:
-    """Whether the transform keeps state, which is stored in the checkpoint and nowhere else."""
+    """Whether the transform keeps state, which is stored only in the checkpoint."""
     frame: Any = rows
     return bool(STATEFUL.search(frame._jdf.queryExecution().analyzed().toString()))

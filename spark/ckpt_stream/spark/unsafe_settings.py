@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from ckpt_stream.errors import UnsafeSetting
 from ckpt_stream.protocol.settings.config import StreamConfig
 
-#: What a user may not set (the one value allowed, or None), and what it would break. The names are in lower case, because
-#: Spark takes its options in any spelling.
+#: Settings that a user may not set (with the only allowed value, or None), and what would break. The names are in lower case,
+#: because Spark accepts its options in any case.
 FORBIDDEN = {
     "failondataloss": (
         "true",
@@ -29,8 +29,8 @@ FORBIDDEN = {
     "subscribepattern": (None, "the stream would not read the topics that its `source_pattern` matches"),
     "assign": (None, "the stream would not read the topics that its `source` names"),
 }
-#: In earlier versions this variable switched the ledger off for tests. It has no effect any more, so a driver that finds it
-#: refuses to run instead of doing something else than it was asked to.
+#: In earlier versions this variable switched the ledger off for tests. It no longer has an effect, so a driver that finds it
+#: refuses to run, because it cannot do what the variable asks for.
 IGNORE_LEDGER = "CKPT_TEST_IGNORE_LEDGER"
 
 

@@ -1,4 +1,4 @@
-"""Runs the batches of a stream that keeps state once more, each from its entry in the checkpoint's offset log."""
+"""Replays the batches of a stream that keeps state, each from its entry in the checkpoint's offset log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ckpt_stream.errors import CannotTell, StreamError
+from ckpt_stream.errors import BatchNotRun, CannotTell
 from ckpt_stream.protocol.storage import ReadableFiles
 from ckpt_stream.spark.hadoop_files import CheckpointFiles
 
@@ -19,7 +19,7 @@ log = logging.getLogger("ckpt_stream")
 def replay(
     spark: SparkSession, checkpoint: ReadableFiles, stream: DataFrame, last: int, scratch: str, output_mode: str
 ) -> DataFrame:
-    """Run every batch of the log once more: Spark runs an entry without a commit again, as after a crash."""
+    """Replay every batch of the log: Spark runs an entry without a commit again, as after a crash."""
     logged = {batch: checkpoint.read(f"offsets/{batch}") for batch in range(last + 1)}
     if missing := [batch for batch, text in logged.items() if text is None]:
         raise CannotTell(
@@ -36,12 +36,14 @@ def replay(
             stream.writeStream.outputMode(output_mode)
             .option("checkpointLocation", f"{scratch}/checkpoint")
             .foreachBatch(_keep(f"{scratch}/output"))
-            .trigger(once=True)  # the entry of the log, and nothing newer
+            .trigger(once=True)  # the log up to this entry only
             .start()
         )
         query.awaitTermination()
         if not files.exists(f"commits/{batch}"):
-            raise StreamError(f"Batch {batch} was not replayed: Spark ended without committing it.")
+            raise BatchNotRun(
+                f"Batch {batch} was not replayed: Spark ended without committing it. What helps: recompute again."
+            )
         log.info("batch %s of %s replayed", batch, last)
     return spark.read.schema("key binary, value binary").parquet(f"{scratch}/output/*")
 

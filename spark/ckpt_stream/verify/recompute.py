@@ -1,11 +1,11 @@
-"""Recomputes what the sink should hold from the source alone, and compares the two record by record.
+"""Recomputes the records that the sink should hold from the source, and compares them with the sink record by record.
 
-No count is taken from the ledger: the source range is the one in Spark's checkpoint, the transform is run
-over it once more, and its output is compared with the sink as a multiset of keys and values.
+It uses no counts of the ledger. The source range comes from Spark's checkpoint; the transform runs over it once more, and its
+output is compared with the sink as a multiset of keys and values.
 
-A transform without state is run as one Spark batch. One with state (windows, running counts, duplicates dropped) depends
-on where batches end and on the watermark each began with, so its batches are replayed one by one, in a scratch checkpoint,
-from the entries of the offset log: late records are dropped, and windows closed, exactly as they were.
+A transform without state runs as one Spark batch. A transform with state (windows, running counts, dropped duplicates) depends
+on where each batch ends and on its watermark, so its batches are replayed one by one, in a scratch checkpoint, from the entries
+of the offset log: then late records are dropped and windows are closed exactly as in the stream.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("ckpt_stream")
 
 BATCH, REPLAY = "batch", "replay"
-#: What `read_offsets` decides by itself.
+#: Options that `read_offsets` sets itself.
 OWN_OPTIONS = ("subscribe", "subscribePattern", "maxOffsetsPerTrigger", "includeHeaders")
 
 
 def run(spark: SparkSession, config: StreamConfig, transform: Transform, request: RecomputeRequest) -> tuple[int, str]:
-    """Recompute, and write the result: exit code and last line. The code says whether it was written, not what it is."""
+    """Recompute and write the result; returns exit code and last line. Exit code 0 means that the result was written."""
     name = f"ckpt_stream: recompute of {config.name}"
     try:
         result = recompute(spark, config, transform, until=request.until, scratch=request.scratch)
@@ -55,7 +55,7 @@ def run(spark: SparkSession, config: StreamConfig, transform: Transform, request
         log.exception("the recomputation failed")
         return 1, f"{name} FAILED: {type(e).__name__}: {e}"
     numbers = ", ".join(f"{kind} {result[kind]}" for kind in ("expected", "found", "lost", "duplicated", "alien"))
-    return 0, f"{name}: {numbers}; {len(result['unknown'])} reason(s) why it is unknown"
+    return 0, f"{name}: {numbers}; {len(result['unknown'])} reason(s) for an unknown result"
 
 
 def recompute(
@@ -66,7 +66,7 @@ def recompute(
     until: int | None = None,
     scratch: str | None = None,
 ) -> dict[str, Any]:
-    """What the sink lacks, and what it has too much, as a JSON document; numbers that are unknown are None."""
+    """The missing, duplicated and alien records of the sink, as a JSON document; unknown numbers are None."""
     begun = time.perf_counter()
     result = RecomputeResult(config.name, config.sink)
     recomputation = _Recomputation(spark, config, transform)
@@ -109,7 +109,7 @@ class _Recomputation:
             place.delete_folder(name)
 
     def _output(self, events: DataFrame) -> DataFrame:
-        """The transform's records as the sink gets them. Malformed ones are set aside as in the stream, and not compared."""
+        """The transform's records in the form of the sink. Malformed records are left out as in the stream, and not compared."""
         rows, _ = apply_transform(self.transform, events, self.config, consumed_records(self.files))
         return select_output(rows).select("key", "value")
 

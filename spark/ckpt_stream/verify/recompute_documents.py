@@ -14,13 +14,13 @@ RESULT_FORMAT = 1
 
 @dataclass(frozen=True)
 class RecomputeRequest:
-    """What is asked of a recomputation: ``"recompute": {...}`` in the stream's configuration."""
+    """The request for a recomputation: ``"recompute": {...}`` in the stream's configuration."""
 
-    #: The file that gets the result, as Spark names it.
+    #: The file for the result, as a path for Spark.
     result: str
-    #: The last batch to look at; None: the newest committed one.
+    #: The last batch to compare; None: the newest committed batch.
     until: int | None = None
-    #: A folder that all executors reach, for state and output of replayed batches; by default beside the run record.
+    #: A folder that all executors can reach, for state and output of replayed batches; by default beside the run record.
     scratch: str | None = None
 
 
@@ -53,9 +53,9 @@ class RecomputeResult:
     lost: int | None = None
     duplicated: int | None = None
     alien: int | None = None
-    #: kind, records, key, value and, for what is in the sink, partition and offset.
+    #: Each with kind, records, key, value and, for records in the sink, partition and offset.
     examples: list[dict[str, Any]] = field(default_factory=list)
-    #: kind, what, helps: why the comparison could not be made.
+    #: The reasons that the comparison could not be made, each with kind, what, helps.
     unknown: list[dict[str, str]] = field(default_factory=list)
     time: str = field(default_factory=now)
     seconds: float = 0.0

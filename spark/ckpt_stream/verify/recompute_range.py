@@ -1,4 +1,4 @@
-"""Which batches a recomputation looks at, and what bounds them in the sink, of a stream that may be running."""
+"""Determines the batches that a recomputation compares, and their range in the sink; the stream may be running."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ from ckpt_stream.protocol.topic_ends import TopicEnds
 from ckpt_stream.protocol.verification.consistent_cut import known_end
 from ckpt_stream.protocol.verification.removed_records import removed_by_compaction, removed_by_retention
 
-#: How long a running stream is watched for a moment in which nothing is in flight. Longer than for a consistent cut: where
-#: the ledger bounds no batch, as in an at-least-once stream, there is no other way to a result.
+#: How long to wait for a moment in which a running stream has no batch in flight.
 WATCH_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The last batch, and the sink's offsets between which the records of all batches lie."""
+    """The last batch, and the offsets of the sink between which the records of all batches lie."""
 
     last: int
     start: Mapping[int, int]
@@ -67,7 +66,7 @@ class SinkRange:
 
 
 class RangeReader:
-    """Reads what bounds a recomputation. The ledger only bounds the sink; no count is taken from it."""
+    """Reads the range of a recomputation. Only the range in the sink comes from the ledger, no counts."""
 
     def __init__(self, files: ReadableFiles, config: StreamConfig, kafka: Mapping[str, Any]) -> None:
         self.files, self.config = files, config
@@ -98,9 +97,9 @@ class RangeReader:
 def find_bounds(
     files: ReadableFiles, config: StreamConfig, kafka: Mapping[str, Any], until: int | None = None
 ) -> Bounds:
-    """The bounds at a moment in which nothing is in flight; else those of a batch whose successor has begun.
+    """The bounds at a moment without a batch in flight; otherwise the bounds up to a batch whose successor has begun.
 
-    The ledger only bounds the sink: what is missing in it must not make the range shorter, or a loss would look clean.
+    Batches that are missing in the ledger must not make the range shorter: a loss would not be found.
     """
     reader = RangeReader(files, config, kafka)
     deadline = Deadline.after(WATCH_SECONDS)
@@ -110,7 +109,7 @@ def find_bounds(
     if seen.end is None:
         raise CannotTell(
             "in_flight",
-            f"{config.sink} did not stand still for {WATCH_SECONDS:.0f} s, and readers do not see the end of the last batch.",
+            f"{config.sink} was written to without a pause for {WATCH_SECONDS:.0f} s, so the last batch has no known end.",
             "recompute when the stream is stopped, or an open transaction has ended",
         )
     return Bounds(seen.last, _start(reader, seen.starts, seen.ends), seen.end)
@@ -124,7 +123,7 @@ def _look(reader: RangeReader, until: int | None) -> SinkRange:
     if until is not None and until > checkpoint.committed:
         raise CannotTell(
             "not_there_yet",
-            f"Batch {until} is not committed yet; the newest one is {checkpoint.committed}.",
+            f"Batch {until} is not committed yet; the newest committed batch is {checkpoint.committed}.",
             "recompute again when the stream has committed it",
         )
     ends = reader.sink_ends()
@@ -137,12 +136,12 @@ def _look(reader: RangeReader, until: int | None) -> SinkRange:
 
 
 def _start(reader: RangeReader, starts: Mapping[int, Mapping[int, int]], ends: TopicEnds) -> dict[int, int]:
-    """Where the sink ended when the stream's first batch began; its beginning, where that is unknown."""
+    """Where the sink ended when the stream's first batch began; if unknown, the beginning of the sink."""
     sink, first = reader.config.sink, starts.get(0)
     if first is None and reader.files.exists(ADOPTION):
         raise CannotTell(
             "adopted",
-            f"{sink} also holds what an earlier checkpoint wrote, and the ledger no longer has the batch where that ends.",
+            f"{sink} also holds records of an earlier checkpoint, and the ledger no longer has the batch at which they end.",
             "verify at depth `sink`",
         )
     start = {p: (first or {}).get(p, 0) for p in ends.stable}
@@ -151,7 +150,7 @@ def _start(reader: RangeReader, starts: Mapping[int, Mapping[int, int]], ends: T
 
 
 def refuse_deleted(kafka: Mapping[str, Any], ranges: Mapping[str, Mapping[int, tuple[int, int]]]) -> None:
-    """The source must still hold every record of the range."""
+    """Raise CannotTell if the source no longer holds every record of the range."""
     admin = admin_client(kafka)
     for topic, partitions in ranges.items():
         ends = topic_ends(admin, topic)

@@ -1,4 +1,4 @@
-"""The comparison of what the sink should hold with what it holds, as a multiset of keys and values."""
+"""Compares the expected records with the records of the sink, as multisets of keys and values."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from ckpt_stream.verify.recompute_documents import RecomputeResult
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: How many records of one key and value are at fault, in SQL: `e` of them are expected, `f` are found.
+#: The number of faulty records with one key and value, in SQL: `e` are expected, `f` are found.
 FAULTS = {
     "lost": "CASE WHEN e > f THEN e - f ELSE 0 END",
     "duplicated": "CASE WHEN e > 0 AND f > e THEN f - e ELSE 0 END",
     "alien": "CASE WHEN e = 0 THEN f ELSE 0 END",
 }
-#: Faults of one kind that are shown; the rest is only counted.
+#: So many faults of one kind are shown; further faults are only counted.
 SHOWN = 10
-#: As much of a key or value as is shown.
+#: So much of a key or value is shown.
 TEXT = 200
 
 
 def compare_records(result: RecomputeResult, expected: DataFrame, found: DataFrame) -> None:
-    """Count both sides by two 64-bit hashes of key and value: memory follows neither side, and chance has 2**-128."""
+    """Count both sides by two 64-bit hashes of key and value: this needs little memory, and two records that differ have the same
+    hashes only with a probability of 2**-128."""
     from pyspark.sql import functions as F
 
     none = F.lit(None).cast("struct<partition:int,offset:long>")
@@ -48,7 +49,7 @@ def compare_records(result: RecomputeResult, expected: DataFrame, found: DataFra
 
 
 def _hashed(rows: DataFrame) -> DataFrame:
-    """Spark's hash passes over a null: the second hash says where the null was."""
+    """Spark's hash ignores nulls; the second hash includes which of key and value is null."""
     from pyspark.sql import functions as F
 
     key, value = F.col("key"), F.col("value")
@@ -58,7 +59,7 @@ def _hashed(rows: DataFrame) -> DataFrame:
 
 
 def _examples(kind: str, counted: DataFrame, side: DataFrame) -> list[dict[str, Any]]:
-    """A few faults of a kind with key and value, which are looked up once more where they come from."""
+    """A few faults of a kind with key and value, which are read once more from the records."""
     from pyspark.sql import functions as F
 
     worst = counted.filter("records > 0").select("h1", "h2", "records", "place").limit(SHOWN).collect()
@@ -72,7 +73,7 @@ def _examples(kind: str, counted: DataFrame, side: DataFrame) -> list[dict[str, 
 
 
 def examples_by_place(kind: str, worst: Iterable[Any], texts: Iterable[Any]) -> list[dict[str, Any]]:
-    """Examples by their place: both hashes say which key and value is at fault, the first one may be that of others too."""
+    """Examples with key and value. Both hashes together identify a faulty record; the first hash alone may match others."""
     wanted = {(row["h1"], row["h2"]): row for row in worst}
     shown = []
     for text in texts:

@@ -1,7 +1,4 @@
-"""What the tasks of the scan do inside Spark, over whole arrays: sums per batch, aliens, and each lane's places.
-
-Their rows are put together again here as well (`gather_sums`, `gather_lanes`), so that both sides of them are in one file.
-"""
+"""The functions that the tasks of the scan run inside Spark, on whole arrays: sums per batch, aliens, the places of each lane."""
 
 from __future__ import annotations
 
@@ -33,12 +30,12 @@ NAME_COLUMNS = ("batch", "lane", "place")
 
 
 def hash_name(ledger_format: int) -> str:
-    """The column with the records' hashes as a ledger format has them."""
+    """The name of the column with the records' hashes in a ledger format."""
     return f"hash_{ledger_format}"
 
 
 class Collector:
-    """The function that Spark maps over a partition's records: yields sums per batch, and records of no batch."""
+    """The function that Spark maps over a partition's records; yields sums per batch, and the records that belong to no batch."""
 
     def __init__(self, boundaries: Boundaries, expected: ExpectedLanes | None) -> None:
         self.boundaries, self.expected = boundaries, expected
@@ -53,7 +50,7 @@ class Collector:
 
 
 class _SumsAndAliens:
-    """What one task finds. In its arrays, position 0 is before the first batch and position 1 the batch with index 0."""
+    """The result of one task. In its arrays, position 0 is before the first batch, and position 1 is the batch with index 0."""
 
     def __init__(self, boundaries: Boundaries, expected: ExpectedLanes | None) -> None:
         import numpy as np
@@ -82,7 +79,7 @@ class _SumsAndAliens:
             self._sums[partition] = (np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
         records, checksums = self._sums[partition]
         records += np.bincount(positions, minlength=len(records))
-        np.add.at(checksums, positions, self._hashes(rows, positions))  # wraps around, as a checksum modulo 2**64 wants
+        np.add.at(checksums, positions, self._hashes(rows, positions))  # wraps around modulo 2**64, like the checksum
         if self._expected is not None:
             self._add_aliens(self._expected, partition, rows, positions)
 
@@ -146,7 +143,7 @@ def _index(position: int) -> int | None:
 
 
 def audit_lane(table: Any) -> Any:
-    """One lane of one batch, all its records together: which places were seen, twice, too late or never."""
+    """Check one lane of one batch, with all its records: which places were seen once, twice, out of order or never."""
     import numpy as np
     import pyarrow as pa
 

@@ -1,8 +1,8 @@
-"""The scan of a sink as a Spark batch job: the same result as the scan in one process, for ranges that are too large for it.
+"""The scan of a sink as a Spark batch job, for ranges that are too large for the scan in one process; the result is the same.
 
-The job gets one JSON document (first argument, ``@file`` or environment, as a stream does): topics, offsets, where each
-batch begins, and which lanes have audit headers. It writes its result as JSON; the verification that
-submitted it draws the conclusion.
+The job gets one JSON document (first argument, ``@file`` or environment, like a stream): topics, offsets, where each batch
+begins, and which lanes have audit headers. It writes its result as JSON; the verification that submitted it draws the
+conclusion.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ckpt_stream")
 
-#: The audit header's three numbers as Java's regular expressions have them; `\\z`, since `$` lets a line's end pass.
+#: The audit header's three numbers, as a regular expression for Java; with `\\z`, because `$` also matches before a line's end.
 NAME_IN_JAVA = r"^\d{1,18}/\d{1,18}/\d{1,18}\z"
 
 
@@ -56,7 +56,7 @@ class TopicRange:
     boundaries: Boundaries
     #: None: the records have no audit header.
     expected: ExpectedLanes | None = None
-    #: Read it once more, with the aborted copies that read_committed hides.
+    #: Also count the records that a reader with read_uncommitted sees, aborted copies included.
     count_aborted: bool = False
 
     @property
@@ -67,7 +67,7 @@ class TopicRange:
 
 @dataclass(frozen=True)
 class ScanJob:
-    """What the job's document says."""
+    """The document of the job."""
 
     name: str
     kafka: Mapping[str, Any]
@@ -99,7 +99,7 @@ def _topic_range(document: Mapping[str, Any]) -> TopicRange:
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Do the job that the document describes; the exit code says whether its result was written, not what it is."""
+    """Run the job that the document describes. Exit code 0 means that the result was written."""
     delete_secrets_file()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -130,7 +130,7 @@ def run_job(spark: SparkSession, job: ScanJob) -> list[Scan]:
 
 
 def write_result(spark: SparkSession, path: str, text: str) -> None:
-    """Write a result whole or not at all, wherever Spark can write."""
+    """Write a result completely or not at all, on any storage that Spark supports."""
     folder, _, name = path.rpartition("/")
     CheckpointFiles(spark, folder or ".").write(name, text)
 
@@ -138,7 +138,7 @@ def write_result(spark: SparkSession, path: str, text: str) -> None:
 def read_topic(
     spark: SparkSession, kafka: Mapping[str, Any], topic_range: TopicRange, *, isolation: str = "read_committed"
 ) -> DataFrame:
-    """A topic from start to end of each partition, exactly: what is no longer there is an error, never passed over."""
+    """Read a topic exactly from start to end of each partition; it is an error if records of the range are gone."""
     wanted = {
         p: (topic_range.start.get(p, 0), stop)
         for p, stop in topic_range.end.items()
@@ -168,7 +168,7 @@ def scan_topic(spark: SparkSession, kafka: Mapping[str, Any], topic_range: Topic
 
 
 def _named(records: DataFrame, topic_range: TopicRange) -> DataFrame:
-    """Place and hash of each record and, where it has an audit header, what that names."""
+    """Place and hash of each record and, if it has an audit header, the name in it."""
     from pyspark.sql import functions as F
 
     columns = [F.col("partition").cast("long").alias("partition"), F.col("offset")]
@@ -185,7 +185,7 @@ def _named(records: DataFrame, topic_range: TopicRange) -> DataFrame:
 
 
 def _lanes(spark: SparkSession, rows: DataFrame, boundaries: Boundaries, expected: ExpectedLanes) -> list[Any]:
-    """One row for each lane of a batch that was seen, and one for each of its records that is not as it should be."""
+    """One row for each lane of a batch that was seen, and one row for each faulty record of it."""
     from pyspark.sql import functions as F
 
     known = [
@@ -204,7 +204,7 @@ def _lanes(spark: SparkSession, rows: DataFrame, boundaries: Boundaries, expecte
 
 
 def _query(boundaries: Boundaries, expected: ExpectedLanes) -> Column:
-    """The query in whose range a record lies: how many queries took over before it."""
+    """The index of the query in whose range a record lies: the number of queries before it."""
     from pyspark.sql import functions as F
 
     query = F.lit(0).cast("long")

@@ -202,7 +202,9 @@ def test_a_driver_that_deletes_and_renames_is_called_stalled(storage: Any, files
     assert "STALLED None" in told
 
 
-def test_of_two_who_claim_a_restart_in_s3_at_once_one_gets_it(files: FsspecFiles, options: dict[str, Any]) -> None:
+def test_of_two_tasks_that_claim_a_restart_in_s3_at_once_one_gets_it(
+    files: FsspecFiles, options: dict[str, Any]
+) -> None:
     rounds, workers = 40, [files, open_files(CHECKPOINT, options={**options, "skip_instance_cache": True})]
     together = threading.Barrier(2)
 

@@ -99,7 +99,7 @@ def test_a_demo_that_breaks_off_stops_everything_even_if_it_was_to_keep_it(
 def test_keep_leaves_it_up_and_says_where_and_how_to_end_it(world: World) -> None:
     done = demo("--keep", "--json")
     assert (done.exit_code, world.downs) == (0, [world.home])
-    assert "Airflow is still up: http://127.0.0.1:1 (admin / hunter2)" in done.stdout
+    assert "http://127.0.0.1:1 (admin / hunter2)" in done.stdout
     assert f"airflow-ckpt local down --home {world.home}" in done.stderr
     # Programs' logs are kept: the password is for the screen.
     assert "hunter2" not in done.stdout.splitlines()[-1]

@@ -98,7 +98,9 @@ def test_a_command_beside_the_checkpoint_is_never_run(
     ended = resume()
     wait_for_no_driver(planted.parent)
     assert not owned.exists()
-    assert (ended.exit_code, "Submit the stream from its DAG" in ended.stderr) == (1, True)
+    assert (ended.exit_code, "'t1'" in ended.stderr) == (1, True), (
+        "the launch of this token is looked for, and not found"
+    )
 
 
 def wait_for_no_driver(folder: Path) -> None:

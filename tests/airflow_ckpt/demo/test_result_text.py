@@ -42,10 +42,10 @@ def test_the_table_has_a_column_for_each_sink_and_the_verdict_is_last() -> None:
     [doubled] = [line for line in text.splitlines() if "duplicated" in line]
     assert [cell.strip() for cell in doubled.split("│")[2:4]] == ["0", "1,093"]
     assert "report: /home/report.html" in text
-    assert "Airflow is still up" not in text
+    assert "http://airflow" not in text
     assert text.splitlines()[-1] == "PASS: nothing lost"
     kept = shown(result_as_text({**value, "url": "http://airflow", "username": "admin", "password": "pw"}))
-    assert "Airflow is still up: http://airflow (admin / pw)" in kept
+    assert "http://airflow (admin / pw)" in kept
 
 
 def test_batches_are_bars_and_a_kill_is_an_x_at_its_time() -> None:

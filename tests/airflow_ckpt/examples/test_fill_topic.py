@@ -9,7 +9,7 @@ import pytest
 
 from airflow_ckpt.examples import fill_topic as module
 from airflow_ckpt.examples.fill_topic import fill
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import NotDelivered
 
 pytestmark = pytest.mark.unit
 
@@ -71,5 +71,5 @@ def test_what_is_there_is_not_sent_again(there: list[int]) -> None:
     ("producer", "words"), [(Producer(error="too large"), "2 records.*too large"), (Producer(stuck=2), "2 records")]
 )
 def test_a_record_that_kafka_did_not_take_is_an_error(producer: Producer, words: str) -> None:
-    with pytest.raises(CkptError, match=words):
+    with pytest.raises(NotDelivered, match=words):
         fill(None, producer, "t", pairs(2))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import NotInstalled
 from airflow_ckpt.hooks.settings import Settings
 from airflow_ckpt.supervision.launch_request import LaunchRequest
 from tests.airflow_ckpt.hooks.launches import Make, option
@@ -56,5 +56,5 @@ def test_a_folder_is_never_used_by_two_runs(make: Make) -> None:
 def test_a_worker_without_spark_says_what_to_install(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(CkptError, match=r"spark-submit.*PATH.*pip install"):
+    with pytest.raises(NotInstalled, match=r"spark-submit.*PATH.*pip install"):
         make()

@@ -12,7 +12,7 @@ import requests
 from airflow.sdk import Connection
 from airflow.sdk.bases.hook import BaseHook
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import NotDelivered
 from airflow_ckpt.notifications.webhook import TIMEOUT_SECONDS, StreamWebhookNotifier
 from tests.airflow_ckpt.supervision.samples import a_status, a_stream
 
@@ -118,13 +118,13 @@ def test_an_answer_that_refuses_is_an_error_without_the_address(posts: Posts, mo
     """A chat's address holds its secret, and errors are logged."""
     known(monkeypatch, host="https://chat.example/hooks/hunter2")
     posts.code = 403
-    with pytest.raises(CkptError, match=r"chat.*\b403\b") as caught:
+    with pytest.raises(NotDelivered, match=r"chat.*\b403\b") as caught:
         StreamWebhookNotifier("chat").notify({**context()})
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_web_hook_that_is_away_is_an_error_without_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     known(monkeypatch, host="http://127.0.0.1:1/hooks/hunter2")
-    with pytest.raises(CkptError, match=r"chat.*ConnectionError") as caught:
+    with pytest.raises(NotDelivered, match=r"chat.*ConnectionError") as caught:
         StreamWebhookNotifier("chat").notify({**context()})
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))

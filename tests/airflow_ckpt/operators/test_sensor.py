@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument
 from airflow_ckpt.sensors.progress import CheckpointProgressSensor
 from tests.airflow_ckpt.operators.fakes import Play, a_context, deferred, make
 from tests.airflow_ckpt.supervision.samples import a_status
@@ -43,5 +43,5 @@ def test_the_sensor_fails_at_once_when_the_stream_has_failed(play: Play, slept: 
 
 
 def test_a_sensor_that_waits_for_nothing_is_refused_when_the_dag_is_parsed() -> None:
-    with pytest.raises(CkptError, match="batches, batch, offsets, max_lag, drained"):
+    with pytest.raises(BadArgument, match="batches, batch, offsets, max_lag, drained"):
         make(CheckpointProgressSensor)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_ckpt.exceptions import CkptError, RunnerError, SubmitFailed
+from airflow_ckpt.exceptions import NotInstalled, RunnerError, SubmitFailed
 from airflow_ckpt.runners.kubernetes import DRIVER_CONTAINER, KubernetesRunner
 from airflow_ckpt.streams.driver_state import UNKNOWN, Handle
 from tests.airflow_ckpt.runners.fake_kubernetes import HANDLE, NAME, TOKEN, Cluster, pod, runner, status
@@ -145,7 +145,7 @@ def test_a_missing_client_library_is_named_with_the_command_that_installs_it(mon
     """Airflow's hook raises a NameError."""
     monkeypatch.setitem(sys.modules, "kubernetes", None)
 
-    with pytest.raises(CkptError, match=r"pip install 'airflow-ckpt\[kubernetes\]'"):
+    with pytest.raises(NotInstalled, match=r"pip install 'airflow-ckpt\[kubernetes\]'"):
         KubernetesRunner.connect("streams")
 
 

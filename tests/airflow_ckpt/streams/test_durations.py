@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument
 from airflow_ckpt.streams.durations import in_words, to_timedelta
 
 pytestmark = pytest.mark.unit
@@ -37,19 +37,19 @@ def test_a_length_is_understood_however_it_is_written(written: Any, seconds: flo
 
 @pytest.mark.parametrize("written", ["", "soon", "5 parsecs", "-5 seconds", "5 5", "5,5 s", "1e3", None, True, [5]])
 def test_what_is_no_length_is_refused_with_its_name_and_what_to_write(written: Any) -> None:
-    with pytest.raises(CkptError, match=rf"delay={re.escape(repr(written))}.*timedelta\(seconds=5\)"):
+    with pytest.raises(BadArgument, match=rf"delay={re.escape(repr(written))}.*timedelta\(seconds=5\)"):
         to_timedelta(written, "delay")
 
 
 @pytest.mark.parametrize("written", [-1, timedelta(seconds=-1)])
 def test_a_negative_length_is_refused(written: Any) -> None:
-    with pytest.raises(CkptError, match="negative"):
+    with pytest.raises(BadArgument, match="negative"):
         to_timedelta(written, "delay")
 
 
 @pytest.mark.parametrize("written", [float("inf"), float("nan"), 1e300, "1" + "0" * 30])
 def test_a_length_beyond_all_calendars_is_refused_by_name(written: Any) -> None:
-    with pytest.raises(CkptError, match="delay="):
+    with pytest.raises(BadArgument, match="delay="):
         to_timedelta(written, "delay")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_ckpt.exceptions import CkptError, PreflightRefused
+from airflow_ckpt.exceptions import BadArgument, PreflightRefused
 from airflow_ckpt.streams.observation import SourcePosition
 from airflow_ckpt.streams.preflight import (
     PREFLIGHT_KINDS,
@@ -276,7 +276,7 @@ def test_a_finding_that_is_allowed_by_name_does_not_refuse_and_no_other_is_allow
 
 
 def test_a_name_that_no_finding_has_is_an_error_even_if_nothing_was_found() -> None:
-    with pytest.raises(CkptError, match=r"data_lots.*data_lost"):
+    with pytest.raises(BadArgument, match=r"data_lots.*data_lost"):
         refuse_unsafe_start(STREAM, [], ["data_lots"])
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadStream
 from airflow_ckpt.streams.restart_strategies import (
     ExponentialDelay,
     FailureRate,
@@ -179,15 +179,21 @@ def test_times_may_be_written_as_text_or_seconds() -> None:
 )
 def test_bad_values_are_refused_when_the_strategy_is_made(kind: Any, values: dict[str, Any]) -> None:
     (name,) = values
-    with pytest.raises(CkptError, match=rf"{kind.__name__}\({name}\b"):
+    with pytest.raises(BadStream, match=rf"{kind.__name__}\({name}\b"):
         kind(**values)
 
 
 def test_an_unknown_strategy_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(CkptError, match="none, fixed-delay, failure-rate, exponential-delay"):
+    with pytest.raises(BadStream, match="none, fixed-delay, failure-rate, exponential-delay"):
         strategy_from({"type": "always"})
 
 
 def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(CkptError, match=r"\btries\b.*\battempts, delay\b"):
+    with pytest.raises(BadStream, match=r"\btries\b.*\battempts, delay\b"):
         strategy_from({"type": "fixed-delay", "tries": 3})
+
+
+@pytest.mark.parametrize("delay", [timedelta(seconds=-1), "soon"])
+def test_a_pause_that_is_no_duration_is_a_bad_declaration(delay: Any) -> None:
+    with pytest.raises(BadStream, match=r"FixedDelay\(delay\)"):
+        FixedDelay(delay=delay)

@@ -79,7 +79,7 @@ def test_a_run_with_waiting_input_is_stalled_only_after_the_window() -> None:
     run.heartbeat = text(moved + WINDOW + 1)
     found = status(moved + WINDOW + 1, run=run, checkpoint=a_checkpoint(), lag=a_lag(5, 2))
     assert (found.state, found.broken_since) == (STALLED, text(moved))
-    assert "7 records wait" in found.reason
+    assert "7 records" in found.reason
 
 
 def test_a_run_without_a_commit_yet_is_stalled_counted_from_the_moment_it_ran() -> None:

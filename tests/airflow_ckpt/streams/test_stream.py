@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_ckpt.exceptions import BadStream, CkptError
+from airflow_ckpt.exceptions import BadStream
 from airflow_ckpt.streams.restart_strategies import ExponentialDelay, FixedDelay, NoRestart
 from airflow_ckpt.streams.stream import Stream
 from ckpt_stream.protocol.settings.config import from_json
@@ -169,18 +169,18 @@ def test_a_strategy_may_be_given_as_json_values() -> None:
     ],
 )
 def test_a_bad_combination_is_refused_at_once_with_what_to_write(settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(CkptError, match=words):
+    with pytest.raises(BadStream, match=words):
         a_stream(**settings)
 
 
 @pytest.mark.parametrize("settings", [{"trigger_interval": "soon"}, {"stall_after": -1}, {"heartbeat": True}])
 def test_a_length_of_time_that_is_none_is_refused_by_name(settings: dict[str, Any]) -> None:
-    with pytest.raises(CkptError, match=next(iter(settings))):
+    with pytest.raises(BadStream, match=next(iter(settings))):
         a_stream(**settings)
 
 
 def test_what_can_be_checked_is_checked_although_something_else_is_a_template() -> None:
-    with pytest.raises(CkptError, match=r"mesos.*auto, process"):
+    with pytest.raises(BadStream, match=r"mesos.*auto, process"):
         a_stream(source="{{ topic }}", runner="mesos")
 
 

@@ -25,7 +25,9 @@ def test_another_value_is_refused_with_the_stream_and_what_is_allowed(name: str,
     with pytest.raises(BadStream) as refused:
         a_stream(**{name: value})
 
-    assert str(refused.value) == f"Stream 'orders': {name}={value!r} is none of {', '.join(CHOICES[name])}."
+    assert "'orders'" in str(refused.value)
+    assert f"{name}={value!r}" in str(refused.value)
+    assert ", ".join(CHOICES[name]) in str(refused.value)
 
 
 @pytest.mark.parametrize("name", CHOICES)

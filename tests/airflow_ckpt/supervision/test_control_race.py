@@ -59,7 +59,7 @@ def submits(control: StreamControl, look: LookBeforeStart) -> StreamStatus:
 
 
 @pytest.mark.parametrize("other", [resumes_too, submits])
-def test_of_two_who_resume_at_once_one_starts_the_driver_and_one_restart_is_counted(
+def test_of_two_tasks_that_resume_at_once_one_starts_the_driver_and_one_restart_is_counted(
     world: Deployment, other: Act
 ) -> None:
     world.stream = a_stream(restart=FixedDelay(ROUNDS + 1, timedelta(0)))
@@ -74,7 +74,7 @@ def test_of_two_who_resume_at_once_one_starts_the_driver_and_one_restart_is_coun
         assert other is submits or len(budget(read_history(world.files))) == n + 1
 
 
-def test_two_who_submit_a_new_stream_at_once_start_one_driver(world: Deployment, tmp_path: Path) -> None:
+def test_two_tasks_that_submit_a_new_stream_at_once_start_one_driver(world: Deployment, tmp_path: Path) -> None:
     for n in range(ROUNDS):
         world = Deployment(tmp_path / str(n), a_stream())
         at_once(world, lambda c, _: c.submit(submission="a"), lambda c, _: c.submit(submission="b"))
@@ -142,7 +142,7 @@ def test_an_interrupted_wait_for_the_task_that_came_first_leaves_no_secret(
     assert [launch.folder.exists() for launch in launches] == [False]
 
 
-def test_one_who_dies_right_after_its_claim_is_waited_for_and_then_replaced(
+def test_a_task_that_dies_right_after_its_claim_is_waited_for_and_then_replaced(
     world: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.control().submit()
@@ -171,7 +171,9 @@ def test_one_who_dies_right_after_its_claim_is_waited_for_and_then_replaced(
     assert intent_of(world).token == world.token
 
 
-def test_of_two_who_find_the_claimant_dead_one_takes_over(world: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_tasks_that_find_the_claimant_dead_one_starts_the_driver(
+    world: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.control().submit()
     world.fails(ago=20)
     control = world.control("dies")
@@ -184,7 +186,7 @@ def test_of_two_who_find_the_claimant_dead_one_takes_over(world: Deployment, mon
     assert {s.token for s in seen} == {world.token}
 
 
-def test_one_who_comes_late_to_a_stalled_driver_does_not_kill_the_next(world: Deployment) -> None:
+def test_a_task_that_comes_late_to_a_stalled_driver_does_not_kill_the_next(world: Deployment) -> None:
     stalled(world)
     first, second = world.control("first"), world.control("second")
     seen_by_both = second.look_before_start()
@@ -195,7 +197,7 @@ def test_one_who_comes_late_to_a_stalled_driver_does_not_kill_the_next(world: De
     assert len(world.runner.started) == 2
 
 
-def test_one_who_waits_for_the_other_sees_its_driver_as_soon_as_it_is_known(
+def test_a_task_that_waits_for_the_other_sees_its_driver_as_soon_as_it_is_known(
     world: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the claim and the intent no look can find the driver yet."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_ckpt.exceptions import CkptError, PreflightRefused, RunnerError, SubmitFailed
+from airflow_ckpt.exceptions import NotStartable, PreflightRefused, RunnerError, SubmitFailed
 from airflow_ckpt.streams.preflight import PreflightFinding
 from airflow_ckpt.streams.restart_strategies import NoRestart
 from airflow_ckpt.supervision import control as control_module
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.unit
 # --- submit ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_submit_starts_one_driver_and_notes_who_how_and_as_part_of_what(world: Deployment) -> None:
+def test_a_submit_starts_one_driver_and_notes_by_which_task_how_and_in_which_run(world: Deployment) -> None:
     status = world.control("dag.submit").submit(submission="dag run-1")
     assert (status.state, status.token) == ("STARTING", world.token)
     intent = intent_of(world)
@@ -242,7 +242,7 @@ def test_a_driver_accepts_lost_data_only_if_its_submit_allows_it(
 
 
 def test_a_stream_without_a_runner_cannot_be_started(world: Deployment) -> None:
-    with pytest.raises(CkptError, match="no runner"):
+    with pytest.raises(NotStartable, match="no runner"):
         world.control(runner=None).submit()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_ckpt.exceptions import CkptError, RunnerError
+from airflow_ckpt.exceptions import NotSubmitted, RunnerError
 from airflow_ckpt.streams.driver_state import ENDED, UNKNOWN, DriverState
 from tests.airflow_ckpt.supervision.fakes import Deployment, intent_of
 
@@ -31,7 +31,7 @@ def test_the_kill_is_noted_before_the_driver_is_gone(world: Deployment) -> None:
 
 
 def test_a_stream_without_a_driver_cannot_be_killed(world: Deployment) -> None:
-    with pytest.raises(CkptError, match="airflow-ckpt stop") as refused:
+    with pytest.raises(NotSubmitted, match="airflow-ckpt stop") as refused:
         world.control().kill()
     assert refused.value.kind == "no_driver_known"
 

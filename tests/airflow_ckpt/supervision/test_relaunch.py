@@ -136,7 +136,7 @@ def test_a_checkpoint_is_the_same_in_every_spelling(root: Path, checkpoint: Path
 
 
 @pytest.mark.parametrize(("name", "mode"), [("", 0o775), ("", 0o757), ("old", 0o770), ("old", 0o701)])
-def test_what_other_users_can_write_is_not_believed(root: Path, checkpoint: Path, name: str, mode: int) -> None:
+def test_what_other_users_can_write_is_not_trusted(root: Path, checkpoint: Path, name: str, mode: int) -> None:
     submitted(root, checkpoint)
     (root / name).chmod(mode)
     with pytest.raises(NotPrivate, match="chmod go-"):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
-from airflow_ckpt.exceptions import NO_MORE_RESTARTS, CkptError, GivenUp
+from airflow_ckpt.exceptions import NO_MORE_RESTARTS, GivenUp, NotStartable, StorageError
 from airflow_ckpt.streams.driver_state import RUNNING, DriverState
 from airflow_ckpt.streams.restart_strategies import NoRestart
 from airflow_ckpt.supervision.intent_files import KEEP_INTENTS
@@ -64,9 +64,9 @@ def test_where_it_cannot_be_started_no_attempt_counts(world: Deployment) -> None
     world.control().submit()
     world.fails(ago=11)
     control = world.control(runner=None)
-    with pytest.raises(CkptError, match="no runner"):
+    with pytest.raises(NotStartable):
         control.resume(control.look_before_start())
-    with pytest.raises(CkptError, match="no runner"):
+    with pytest.raises(NotStartable):
         control.submit()
     assert kinds(world) == ["submit"]
 
@@ -76,12 +76,12 @@ def test_a_launch_that_cannot_be_made_is_no_attempt(world: Deployment, monkeypat
     world.fails(ago=11)
 
     def no_files(request: LaunchRequest) -> Any:
-        raise CkptError("the files of the last submit are not on this machine")
+        raise NotStartable("no files")
 
     monkeypatch.setattr(world, "_launch", no_files)
     for call in ("resume", "submit"):
         control = world.control()
-        with pytest.raises(CkptError, match="not on this machine"):
+        with pytest.raises(NotStartable, match="no files"):
             control.resume(control.look_before_start()) if call == "resume" else control.submit()
     assert kinds(world) == ["submit"]
 
@@ -168,7 +168,7 @@ def test_a_stop_that_cannot_be_deleted_is_refused_before_anything_is_claimed(wor
     world.fails()
     world.control().request_stop("maintenance")
     world.files = NoDelete(str(world.folder))
-    with pytest.raises(CkptError, match=r"_ckpt/stop\.json") as told:
+    with pytest.raises(StorageError, match=r"_ckpt/stop\.json") as told:
         world.control().submit()
     assert "right to delete" in str(told.value)
     assert kinds(world) == ["submit"]

@@ -1,4 +1,4 @@
-"""The source offsets between which a batch lies, out of Spark's offset log. An empty file is damage and not absent."""
+"""The source offsets at which a batch begins and ends, from Spark's offset log. An empty file is damaged, not missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ckpt_stream.protocol.storage import ReadableFiles
 
 
 def pinned_offsets(files: ReadableFiles, source: int = 0) -> Offsets | None:
-    """Where the stream's first batch begins, as a Kafka source pinned it before that batch; None if it has not yet."""
+    """Where the stream's first batch begins: a Kafka source writes this down before that batch. None if it has not yet."""
     text = files.read(f"sources/{source}/0")
     return parse_initial_offsets(text, f"sources/{source}/0") if text is not None else None
 
@@ -27,5 +27,5 @@ def start_offsets(files: ReadableFiles, batch: int) -> Offsets:
 
 
 def start_of(batch: int, first: Callable[[], Offsets | None], end: Callable[[int], Offsets | None]) -> Offsets:
-    """Where a batch begins: the end of the one before it, or what the source pinned at its start; empty if unknown."""
+    """Where a batch begins: the end of the batch before it or, for batch 0, the start of the source; empty if unknown."""
     return (first() if batch == 0 else end(batch - 1)) or {}

@@ -1,4 +1,4 @@
-"""The text of Spark's two checkpoint logs, as values: ``offsets/N`` (write-ahead) and ``commits/N`` (done)."""
+"""Parses the entries of Spark's two checkpoint logs: ``offsets/N`` (a batch is planned) and ``commits/N`` (it is done)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 from ckpt_stream.errors import CheckpointLogError
 from ckpt_stream.protocol.offsets import Offsets
 
-#: Both logs are known in these versions; a higher one is refused by name.
+#: The versions of both logs that can be read; an error names any other version.
 KNOWN_VERSIONS = ("v1", "v2")
-#: What stands for a source without an offset.
+#: Spark writes this for a source without an offset.
 VOID = "-"
 _VERSION = re.compile(r"v\d+")
 RESTORE = "restore the checkpoint from a copy made between batches"
@@ -25,7 +25,7 @@ EMPTY, TORN, FOREIGN, UNKNOWN_VERSION = "empty", "torn", "foreign", "unknown_ver
 
 @dataclass(frozen=True)
 class OffsetLog:
-    """One entry of the offset log: the end offsets of every source, and what was pinned for the batch."""
+    """One entry of the offset log: the end offsets of every source, and the watermark, time and settings of the batch."""
 
     version: str
     watermark_ms: int
@@ -63,7 +63,7 @@ def _version_and_lines(text: str, file: str, known: tuple[str, ...] = KNOWN_VERS
     lines = text.splitlines()
     version = lines[0].strip()
     if not _VERSION.fullmatch(version):
-        # A file that was cut after its first letter begins as ours do; any other is of another program.
+        # A file of Spark that was cut off after its first letter is just "v"; anything else was written by another program.
         kind = TORN if version == "v" else FOREIGN
         raise _damage(kind, file, f"begins with {version[:40]!r} instead of a version: it is {kind}.")
     if version not in known:
@@ -89,14 +89,14 @@ def _json(line: str, file: str) -> Any:
 
 
 def _integer(value: Any, file: str) -> int:
-    """A number as Spark writes it; what only looks like one (true, "5", 1e999) is foreign."""
+    """A number as Spark writes it; anything else (true, "5", 1e999) is refused."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _damage(FOREIGN, file, f"is foreign: {str(value)[:80]!r} stands where a number should.")
+        raise _damage(FOREIGN, file, f"is foreign: it has {str(value)[:80]!r} in place of a number.")
     return value
 
 
 def _checked_offsets(source: Any, file: str) -> Any:
-    """Spark's other sources may log what they like; what has the form of Kafka's offsets must hold numbers."""
+    """Offsets of a Kafka source must be numbers. The offsets of other sources are not checked."""
     if isinstance(source, dict):
         for partitions in source.values():
             if isinstance(partitions, dict):
@@ -114,7 +114,7 @@ def parse_offsets(text: str, file: str = "offset log") -> OffsetLog:
     if not isinstance(meta, dict) or "batchTimestampMs" not in meta or not isinstance(meta.get("conf", {}), dict):
         raise _damage(FOREIGN, file, "has no batch metadata: it is foreign.")
     if len(lines) == 1:
-        raise _damage(TORN, file, "names no source: it was torn.")
+        raise _damage(TORN, file, "has no line for a source: it was torn.")
     return OffsetLog(
         version,
         _integer(meta.get("batchWatermarkMs", 0), file),
@@ -133,7 +133,7 @@ def _source(line: str, version: str, file: str) -> Any:
 
 
 def with_offsets(text: str, offsets: Offsets, watermark_ms: int, timestamp_ms: int) -> str:
-    """An entry of the offset log made from another one of the same query: the Kafka source ends at other offsets."""
+    """Make an entry of the offset log from another entry of the same query, with other end offsets of the Kafka source."""
     before = parse_offsets(text)
     lines = text.splitlines()
     meta = {**json.loads(lines[1]), "batchWatermarkMs": watermark_ms, "batchTimestampMs": timestamp_ms}
@@ -165,7 +165,7 @@ def parse_metadata(text: str, file: str = "metadata") -> str:
 
 
 def parse_initial_offsets(text: str, file: str = "sources/0/0") -> dict[str, dict[str, int]]:
-    """Parse the start offsets that the Kafka source pinned before its first batch (a zero byte, a version, JSON)."""
+    """Parse the start offsets that the Kafka source wrote before its first batch (a zero byte, a version, JSON)."""
     _, lines = _version_and_lines(text.removeprefix("\0"), file, known=("v1",))
     document = _checked_offsets(_json(lines[0] if lines else "", file), file)
     if not isinstance(document, dict) or not all(isinstance(partitions, dict) for partitions in document.values()):

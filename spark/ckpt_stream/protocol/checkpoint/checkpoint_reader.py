@@ -1,4 +1,4 @@
-"""A checkpoint as a look at it shows: what is damaged is a finding beside what could be read."""
+"""Reads the state of a checkpoint for status and inspection: damage becomes a finding, and the other files are still read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class CheckpointFinding:
-    """One thing about a checkpoint that is not as it should be."""
+    """One problem of a checkpoint."""
 
     #: A short name that stays the same from version to version: `no_checkpoint`, `torn`, `missing_commits`, ...
     kind: str
@@ -41,14 +41,14 @@ class CheckpointFinding:
 
 @dataclass(frozen=True)
 class CheckpointReport(NewestBatches):
-    """Where a checkpoint stands. What is not there, or cannot be read, is None or empty; `findings` says why."""
+    """The state of a checkpoint. A field that is missing or cannot be read is None or empty; `findings` has the reason."""
 
     query_id: str | None = None
-    #: Offsets where the newest batch begins. Known if it is in doubt; otherwise only if it was asked for.
+    #: Offsets where the newest batch begins. Read if it is in doubt; otherwise only with `with_start`.
     start: Offsets = field(default_factory=dict)
     #: Offsets where the newest batch ends.
     end: Offsets = field(default_factory=dict)
-    #: Offsets where the newest committed batch ends: what a restart goes on from.
+    #: Offsets where the newest committed batch ends: a restart continues from these.
     committed_offsets: Offsets = field(default_factory=dict)
     watermark_ms: int | None = None
     next_watermark_ms: int | None = None
@@ -59,13 +59,13 @@ class CheckpointReport(NewestBatches):
     conf: Mapping[str, str] = field(default_factory=dict)
     #: Batches that were committed since the stream began.
     batches: int = 0
-    #: Batches that the offset log still holds; Spark throws old ones away.
+    #: Batches that the offset log still holds; Spark deletes old ones.
     kept: int = 0
     findings: tuple[CheckpointFinding, ...] = ()
 
     @property
     def position(self) -> Offsets:
-        """Offsets where a restart goes on to read: behind the last committed batch, else where the first one began."""
+        """Offsets from which a restart reads: the end of the last committed batch or, without one, the start of the first."""
         return self.start if self.committed is None else self.committed_offsets
 
     def as_dict(self) -> dict[str, Any]:
@@ -73,10 +73,10 @@ class CheckpointReport(NewestBatches):
 
 
 def read_checkpoint(files: ReadableFiles, *, with_metadata: bool = True, with_start: bool = False) -> CheckpointReport:
-    """Read where the checkpoint stands. Damage is reported as findings; only the storage's own errors are raised.
+    """Read the state of a checkpoint. Damage becomes a finding; only errors of the storage itself are raised.
 
-    Costs two listings and two small reads; one more for a batch in doubt, one for the query's id (``with_metadata``) and
-    one for the offsets where a committed batch began (``with_start``). Some more if the stream goes on meanwhile.
+    It takes two listings and two small reads; one more read for a batch in doubt, one for the query's id (``with_metadata``)
+    and one for the offsets where a committed batch began (``with_start``); and some more while the stream is running.
     """
     texts = TolerantFiles(files)
     entries = newest_entries(texts, with_commit=True, with_start=with_start)
@@ -84,7 +84,7 @@ def read_checkpoint(files: ReadableFiles, *, with_metadata: bool = True, with_st
 
 
 class _Reading:
-    """One look at a checkpoint, with the findings so far."""
+    """One read of a checkpoint, with the findings so far."""
 
     def __init__(self, files: TolerantFiles, entries: NewestEntries) -> None:
         self.files, self.logs, self.texts = files, entries.logs, entries.texts
@@ -128,7 +128,7 @@ class _Reading:
             self._find(
                 NO_CHECKPOINT,
                 "There is no checkpoint: neither offsets nor commits nor metadata.",
-                "check the path; if it is right, no stream ran there, and a start begins where its `start` setting says",
+                "check the path; if it is right, no stream has run there, and a start begins as its `start` setting says",
             )
         query_id = self._tolerated("metadata", text, parse_metadata) if text is not None else None
         return CheckpointReport(query_id=query_id, findings=tuple(self.findings))
@@ -141,7 +141,7 @@ class _Reading:
         return log.kafka if log else None
 
     def _pinned(self, log: OffsetLog) -> Offsets:
-        """Where the first batch begins: each Kafka source has pinned that before it."""
+        """Where the first batch begins: each Kafka source has written this down before it."""
         start: dict[str, dict[str, int]] = {}
         for number, source in enumerate(log.sources):
             if isinstance(source, dict):
@@ -153,22 +153,22 @@ class _Reading:
     def _query_id(self) -> str | None:
         text = self.files.read("metadata")
         if text is None:
-            lost = "metadata is not there. The query's id is lost: a restart would be a new query that knows no batch."
+            lost = "metadata does not exist. The query's id is lost: a restart would be a new query without any batch."
             self._find(MISSING, lost, RESTORE, "metadata")
             return None
         return self._tolerated("metadata", text, parse_metadata)
 
     def _parsed(self, name: str, parse: Callable[[str, str], T]) -> T | None:
-        """The entry of a log, unless a finding says why not."""
+        """The parsed entry; None, with a finding, if it cannot be read."""
         text = self.texts[name]
         if text is None:
-            self._find(MISSING, f"{name} is not there.", RESTORE, name)
+            self._find(MISSING, f"{name} does not exist.", RESTORE, name)
             return None
         return self._tolerated(name, text, parse)
 
     def _tolerated(self, name: str, text: str, parse: Callable[[str, str], T]) -> T | None:
         if text == NOT_A_TEXT:
-            self._find(FOREIGN, f"{name} is not a text: it is foreign or damaged.", RESTORE, name)
+            self._find(FOREIGN, f"{name} is not text: it is damaged, or another program wrote it.", RESTORE, name)
             return None
         return self._or_finding(lambda: parse(text, name))
 

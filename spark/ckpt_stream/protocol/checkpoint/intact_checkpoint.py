@@ -1,4 +1,4 @@
-"""A checkpoint as a start of the stream must know it: damage is refused by name."""
+"""The newest batches of a checkpoint, as a start of the stream needs them: a damaged file raises an error that names it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class IntactCheckpoint(NewestBatches):
     """The newest batches of a checkpoint whose logs are whole, and what identifies them."""
 
     query_id: str | None = None
-    #: Of the input of these two batches.
+    #: By batch, the digest of its input; only of these two batches.
     digests: Mapping[int, str] = field(default_factory=dict)
 
 
 def read_intact_checkpoint(files: ReadableFiles) -> IntactCheckpoint:
-    """The newest batches, from the listings and the newest entries; damage is refused by name."""
+    """Read the newest batches of a checkpoint. Raises CheckpointLogError, which names the file, if one is damaged."""
     files = TolerantFiles(files)
     entries = newest_entries(files)
     for damage in entries.logs.damage:
@@ -29,9 +29,11 @@ def read_intact_checkpoint(files: ReadableFiles) -> IntactCheckpoint:
     digests: dict[int, str] = {}
     for name, text in entries.texts.items():
         if text is None:
-            raise CheckpointLogError(MISSING, name, f"{name} was listed and is not there.", RESTORE)
+            raise CheckpointLogError(MISSING, name, f"{name} was listed but does not exist.", RESTORE)
         if text == NOT_A_TEXT:
-            raise CheckpointLogError(FOREIGN, name, f"{name} is not a text: it is foreign or damaged.", RESTORE)
+            raise CheckpointLogError(
+                FOREIGN, name, f"{name} is not text: it is damaged, or another program wrote it.", RESTORE
+            )
         digests[int(name.removeprefix("offsets/"))] = input_digest(text)
     metadata = files.read("metadata")
     query_id = parse_metadata(metadata) if metadata else None

@@ -1,4 +1,4 @@
-"""The newest batches in Spark's two logs, and their entries, in a checkpoint whose stream may be running meanwhile."""
+"""The newest batches of Spark's two logs, and their entries, in a checkpoint whose stream may be running."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from ckpt_stream.protocol.storage import ReadableFiles
 
-#: As Spark names a batch; its temporary files, Hadoop's checksums and what others left there have other names.
+#: Spark's name for the file of a batch. Temporary files, Hadoop's checksums and files of other programs do not match.
 _BATCH = re.compile(r"0|[1-9][0-9]*")
 
-#: Kinds of damage that the numbers of the batches show.
+#: Kinds of damage that can be seen from the numbers of the batches.
 MISSING, COMMIT_WITHOUT_OFFSETS, MISSING_COMMITS = "missing", "commit_without_offsets", "missing_commits"
 
-#: Looks at a stream that throws old batches away faster than the storage lists them.
+#: Attempts to list a stream that deletes old batches faster than the storage lists them.
 MAX_LOOKS = 5
 
 
@@ -34,7 +34,7 @@ class NewestBatches:
 
 @dataclass(frozen=True)
 class Damage:
-    """What the numbers of the batches in both logs show to be missing; a running stream never looks like that."""
+    """Files that are missing according to the batch numbers in both logs; this cannot occur in a running stream."""
 
     kind: str
     #: The first file that is missing.
@@ -44,9 +44,9 @@ class Damage:
 
 @dataclass(frozen=True)
 class ListedLogs(NewestBatches):
-    """Both logs at one and the same moment."""
+    """The newest batches of both logs at one moment."""
 
-    #: Batches that the offset log still holds; Spark throws old ones away.
+    #: Batches that the offset log still holds; Spark deletes old ones.
     kept: frozenset[int] = frozenset()
 
     @property
@@ -57,8 +57,8 @@ class ListedLogs(NewestBatches):
         return Damage(
             COMMIT_WITHOUT_OFFSETS,
             f"offsets/{committed}",
-            f"commits/{committed} is there and offsets/{committed} is not (the newest is "
-            f"{'none' if newest is None else newest}): the checkpoint was damaged or half copied, and a restart could read "
+            f"commits/{committed} exists and offsets/{committed} does not (the newest is "
+            f"{'none' if newest is None else newest}): the checkpoint is damaged or was half copied, and a restart could read "
             "records again or skip some.",
         )
 
@@ -82,9 +82,9 @@ class ListedLogs(NewestBatches):
 def list_logs(files: ReadableFiles) -> ListedLogs:
     """Two listings; a third one if batches ended between them.
 
-    Spark writes ``offsets/N``, then ``commits/N``, then ``offsets/N+1``. So commits are listed first: of a commit that was
-    seen, the offsets are there. And where the offsets are more than one batch ahead, the commits that they follow were
-    there before them, and a later look at the commits finds them, unless they are missing or already thrown away.
+    Spark writes ``offsets/N``, then ``commits/N``, then ``offsets/N+1``. So commits are listed first: if a commit is listed,
+    its offsets exist. If the offsets are then more than one batch ahead, the commits between were written before these offsets,
+    and a second listing of the commits has them, unless they are missing or Spark has deleted them already.
     """
     commits = _numbers(files, "commits")
     for _ in range(MAX_LOOKS):
@@ -102,15 +102,15 @@ def list_logs(files: ReadableFiles) -> ListedLogs:
 
 @dataclass(frozen=True)
 class NewestEntries:
-    """How far both logs go, and their newest entries of that moment."""
+    """The newest batches of both logs, and their entries at that moment."""
 
     logs: ListedLogs
-    #: By file: the text; None for a file that was listed and is not there.
+    #: By file: the text; None for a file that was listed but does not exist.
     texts: Mapping[str, str | None]
 
 
 def newest_entries(files: ReadableFiles, *, with_commit: bool = False, with_start: bool = False) -> NewestEntries:
-    """The listings, and the offset log's entries of the newest batch and of the newest committed one.
+    """The listings, and the offset log's entries of the newest batch and of the newest committed batch.
 
     With ``with_commit`` also the newest entry of the commit log, with ``with_start`` the offset log's entry before the newest.
     """
@@ -123,7 +123,7 @@ def newest_entries(files: ReadableFiles, *, with_commit: bool = False, with_star
         if with_commit and logs.committed is not None:
             names.append(f"commits/{logs.committed}")
         texts = {name: files.read(name) for name in names}
-        # What was listed and is gone was lost; or a running stream has gone on since, and has thrown it away.
+        # A file that was listed and does not exist is lost; or a running stream has deleted it since the listing.
         if None not in texts.values():
             break
     return NewestEntries(logs, texts)

@@ -1,1 +1,1 @@
-"""The ledger: its records, what a lane does with a batch, and how a start compares it with the checkpoint."""
+"""The ledger: its records, the decision of a lane on a batch, and the comparison with the checkpoint at a start."""

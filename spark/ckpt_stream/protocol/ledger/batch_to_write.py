@@ -1,4 +1,4 @@
-"""What a lane compares with its ledger before it writes: the stream's sink, and the batch that is to be written."""
+"""What a lane compares with its ledger before it writes: the stream's sink, and the next batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SinkIdentity:
     sink_id: str
     lanes: int
     topic: str
-    #: Kafka's id of the topic: another one after the topic was deleted and created again.
+    #: Kafka's id of the topic; a topic that was deleted and created again has another id.
     topic_id: str
 
 
@@ -28,9 +28,9 @@ class BatchToWrite:
     sink: SinkIdentity
     query_id: str
     batch: int
-    #: Of the batch's entry in the offset log.
+    #: The digest of the batch's entry in the offset log.
     digest: str
-    #: What the ledger held before the first batch of this query, if the query has taken it over.
+    #: The end of the ledger that this query has adopted, if it has adopted one.
     adopted: Adoption | None = None
 
     def divided_into(self, lanes: int) -> BatchToWrite:

@@ -1,11 +1,11 @@
 """The order-free checksum of records: the same number in Spark SQL, in the lane and in a reader of the sink.
 
-Each record has a 64-bit hash, chained through Spark's seed over its key, its value, and the name and value of each header
-in turn; a null counts as a marker that no value equals. A set of records has the sum of its hashes modulo 2**64. Sums of lanes,
-batches and partitions can therefore be added up and compared in any order. Where each record of a transform chooses its
-partition, a second sum weighs every hash by the partition, so that it changes when a record goes elsewhere.
+Each record has a 64-bit hash, chained through Spark's seed over its key, its value, and the name and value of each header; a
+null is hashed as a marker that differs from every value. The checksum of a set of records is the sum of their hashes modulo
+2**64. So the checksums of lanes, batches and partitions can be added up and compared in any order. If the transform chooses the
+partition of every record, a second sum weighs every hash by the partition: it changes when a record is in another partition.
 
-Ledger format 1 knew key and value alone, and passed over a null.
+Ledger format 1 hashed only key and value, and left nulls out.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ckpt_stream.protocol.ledger.ledger_record import FORMAT
 #: Spark's seed for xxhash64; chaining starts from it on both sides.
 SEED = 42
 MASK = (1 << 64) - 1
-#: Stands for a null key, value or header value; no application writes these bytes.
+#: Replaces a null key, value or header value in the hash; no application writes these bytes.
 NULL = bytes.fromhex("c3a1f95e0b7d4d2e9a64de7718b05c3f")
-#: The header that the sink itself adds when a stream is audited record by record: no part of the checksum.
+#: The header that the sink adds when a stream is audited record by record; the checksum leaves it out.
 AUDIT_HEADER = "ckpt"
 
 #: Headers as Kafka's client gives them.
@@ -36,7 +36,7 @@ def checksum_of(
 ) -> int:
     """The checksum of records that were read from Kafka.
 
-    The library behind it is needed by readers of the sink only, never on a cluster, so it is imported here.
+    Only readers of the sink need the hash library, and a cluster may not have it, so it is imported here.
     """
     from xxhash import xxh64_intdigest
 
@@ -70,12 +70,12 @@ def _passing_over_nulls(
 
 
 def weighed_checksum(checksum: int, partition: int) -> int:
-    """The weighed checksum of records that are all in one partition, out of their checksum."""
+    """Compute the weighed checksum of records that are all in one partition from their checksum."""
     return checksum * int(partition_weights([partition])[0]) & MASK
 
 
 def partition_weights(partitions: Any) -> Any:
-    """An odd 64-bit factor for each partition, as a numpy array: far apart for neighbours (splitmix64)."""
+    """An odd 64-bit factor for each partition, as a numpy array; factors of neighbours differ in many bits (splitmix64)."""
     import numpy as np
 
     with np.errstate(over="ignore"):

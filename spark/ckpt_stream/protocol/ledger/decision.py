@@ -1,8 +1,8 @@
 """The table of decisions: what a lane does with a batch, given the last record of its ledger. Pure.
 
-| ledger says                  | and                         | then    |
+| the last record is           | and                         | then    |
 | ---------------------------- | --------------------------- | ------- |
-| nothing at all               | it is the first batch       | produce |
+| none at all                  | it is the first batch       | produce |
 | the batch before this one    | same query, topic and lanes | produce |
 | this batch                   | same input and lanes        | skip    |
 | anything else                |                             | refuse  |
@@ -36,7 +36,7 @@ class LaneDecision:
     """Whether a lane writes its part of a batch."""
 
     action: Action
-    #: What a skipped lane's rows must add up to; None when the ledger holds no sums (an anchor).
+    #: The sums that the rows of a skipped lane must give; None if the ledger holds no sums (an anchor).
     expected: LedgerRecord | None = None
 
 
@@ -51,7 +51,7 @@ def decide(last: LedgerRecord | None, lane: int, to_write: BatchToWrite) -> Lane
     if last.query_id != to_write.query_id:
         if to_write.adopted != Adoption(last.query_id, last.batch):
             raise foreign_ledger(last, sink.sink_id, to_write.query_id)
-        # An adopted ledger ends just before the first batch.
+        # The end of an adopted ledger counts as the batch before the first one.
         position, of_query = FIRST_BATCH - 1, f" of the adopted query {last.query_id}"
     if last.topic_id != sink.topic_id:
         raise sink_recreated(

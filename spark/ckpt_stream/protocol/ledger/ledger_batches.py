@@ -1,8 +1,9 @@
 """The batches that a ledger holds, by query and number, in the order in which they were written. Pure.
 
-A ledger is of one query until the checkpoint is lost and another query takes over (`start="ledger"`). That one counts from
-0 again, and its ledger records have the keys of those before: compaction lets them take the place of older ones. What is
-not there for that reason, or because the history is bounded, is forgotten: that is no violation, and never clean.
+A ledger belongs to one query until the checkpoint is lost and another query adopts the ledger (`start="ledger"`). The new query
+counts its batches from 0 again, so its records have the same keys as records of the query before it, and compaction replaces
+the older records. Batches that are missing for this reason, or because the history is bounded, are forgotten: they are no
+violation, but the verdict on them is unknown.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ class Batch:
     query: str
     number: int
     lanes: Mapping[int, LedgerRecord]
-    #: The ledger has batches of other queries too, so that the number alone names no batch.
+    #: The ledger has batches of other queries too, so a number alone does not identify a batch.
     shared: bool = False
-    #: The ledger has forgotten what came before this batch, or a part of it.
+    #: The batch before this one is forgotten, or a part of it.
     cut_off: bool = False
-    #: The ledger's end that the query took over with this batch, its first; None: none, or unknown.
+    #: For the first batch of a query: the end of the ledger that the query adopted; None: none, or unknown.
     adopted: Adoption | None = None
 
     @property
@@ -47,7 +48,7 @@ class Batch:
 
     @property
     def where(self) -> dict[str, Any]:
-        """The fields of a finding about it."""
+        """The fields that name this batch in a finding."""
         return {"batch": self.number, "query": self.query}
 
     @property
@@ -67,13 +68,13 @@ class Batch:
         return self.any_lane.format
 
     def sink_start(self, topic: str) -> dict[int, int]:
-        """Where the sink ended when the batch began: the earliest of its attempts counts."""
+        """Where the sink ended when the batch began; of several attempts the earliest counts."""
         return sink_start(self.lanes.values(), topic)
 
 
 def batches_of(lanes: Lanes, adoptions: Mapping[str, Adoption] | None = None) -> list[Batch]:
-    """The batches of the ledger; an anchor has no records and is no batch. ``adoptions``: what queries took over, where another
-    file than the ledger says so."""
+    """The batches of the ledger; an anchor has no records and is no batch. ``adoptions`` holds the ends of ledgers that queries
+    adopted, where a file beside the checkpoint has them and the ledger does not."""
     queries = queries_of(lanes)
     rank = {query: number for number, query in enumerate(queries)}
     found: dict[tuple[int, int], dict[int, LedgerRecord]] = {}
@@ -86,7 +87,7 @@ def batches_of(lanes: Lanes, adoptions: Mapping[str, Adoption] | None = None) ->
 
 
 def queries_of(lanes: Lanes) -> list[str]:
-    """The queries in the order in which they wrote; a single lane need not know them all."""
+    """The queries in the order in which they wrote; a single lane may lack some of them."""
     orders = [list(dict.fromkeys(r.query_id for r in records if r.kind != ANCHOR)) for records in lanes]
     sorter: TopologicalSorter[str] = TopologicalSorter()
     for order in orders:
@@ -118,7 +119,7 @@ def _replaced(lanes: Lanes, queries: Sequence[str]) -> Replaced:
 
 
 def _without_forgotten(batches: Sequence[Batch], replaced: Replaced, adoptions: Mapping[str, Adoption]) -> list[Batch]:
-    """Without the batches that are forgotten in part; those that follow on something forgotten are marked."""
+    """Leave out the batches that are forgotten in part, and mark each batch whose predecessor is forgotten."""
     kept: list[Batch] = []
     forgotten = False
     leaving = _being_forgotten(batches)
@@ -153,7 +154,7 @@ def _forgot_between(previous: Batch | None, batch: Batch, replaced: Replaced) ->
         return batch.number > 0 or batch.adopted is not None
 
     def may_be_replaced(query: str, number: int) -> bool:
-        """In every lane: no record of the batch may be left."""
+        """Whether a later query may have replaced the record of the batch in every lane."""
         return query not in replaced or number <= min(replaced[query][: batch.any_lane.lanes])
 
     if previous.query == batch.query:

@@ -1,7 +1,7 @@
-"""The ledger's record: what one committed batch of one lane says about itself.
+"""The ledger record: it describes one committed batch of one lane.
 
-The ledger is a compacted topic with one partition per lane. A record is written inside the very transaction that
-carries the batch's records, so it is there if and only if they are. This module is the format's one definition.
+The ledger is a compacted topic with one partition per lane. A ledger record is written in the same transaction as the batch's
+records, so either all of them are committed or none. The format is defined in this module only.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Any
 from ckpt_stream.errors import LedgerFormatError
 from ckpt_stream.protocol.offsets import Offsets
 
-#: Format 2 has another checksum (see `checksum.py`), and lane 0 carries the batch's entry of the offset log. A batch
-#: is of one format in all its lanes, so that their sums can be added up.
+#: Format 2 has another checksum (see `checksum.py`), and the record of lane 0 has the batch's entry of the offset log. All lanes
+#: of a batch have the same format, so that their sums can be added up.
 FORMAT = 2
 FORMATS = (1, FORMAT)
 
 BATCH = "batch"
-#: Repeats a position without claiming records: written when lanes change and by ``airflow-ckpt ledger rebuild``.
+#: A record that repeats the position of a batch and stands for no records of the sink. It is written when the number of lanes
+#: changes, and by ``airflow-ckpt ledger rebuild``.
 ANCHOR = "anchor"
 
 
@@ -48,15 +49,15 @@ class LedgerRecord:
     sink_start: Offsets = field(default_factory=dict)
     #: Each record carries the audit header.
     audited: bool = False
-    #: Records and checksum of what went to the dead-letter topic, in the same transaction.
+    #: Number and checksum of the records that went to the dead-letter topic, in the same transaction.
     dead_letter_topic: str | None = None
     dead_letters: int = 0
     dead_letter_checksum: int = 0
-    #: The checksum of the records with their partitions, where the transform chose all of them; since format 2.
+    #: The checksum weighed by partition, if the transform chose the partition of every record; since format 2.
     placed: int | None = None
     #: The text of ``offsets/<batch>``, in lane 0: with it the batch can be planned again; since format 2.
     offsets: str | None = None
-    #: In the first batch of a query that took the ledger over: ``query_id`` and ``batch`` of what it follows; since format 2.
+    #: In the first batch of a query that adopted the ledger: ``query_id`` and ``batch`` of the adopted end; since format 2.
     adopted: Mapping[str, Any] | None = None
     #: The run that first produced the rows of this lane; a later run that writes the same rows keeps its name. Since format 2.
     attempt: str = ""
@@ -87,7 +88,7 @@ class LedgerRecord:
                 "a newer airflow-ckpt."
             )
         try:
-            # What a later version adds within a format changes nothing of what this one knows.
+            # A later version may add fields to a format, but does not change the meaning of the fields known here.
             return cls(**{name: found for name, found in document.items() if name in _FIELDS})
         except TypeError as e:
             raise LedgerFormatError(
@@ -109,12 +110,12 @@ def ledger_topic(sink_id: str) -> str:
 
 
 def transactional_id(sink_id: str, lane: int) -> str:
-    """Unique among all the writers of a Kafka cluster: it is what fences a lane's former owner."""
+    """Unique among all writers of a Kafka cluster; a new producer with this id fences the lane's former writers."""
     return f"{sink_id}-{lane}"
 
 
 def sink_start(lanes: Iterable[LedgerRecord], topic: str) -> dict[int, int]:
-    """Where a topic's partitions ended when a batch began, by its lanes' records; the earliest of its attempts counts."""
+    """Where a topic's partitions ended when a batch began, from its lanes' records; of several attempts the earliest counts."""
     starts: dict[int, int] = {}
     for record in lanes:
         for partition, offset in record.sink_start.get(topic, {}).items():
@@ -124,10 +125,10 @@ def sink_start(lanes: Iterable[LedgerRecord], topic: str) -> dict[int, int]:
 
 
 def sink_starts(records: Iterable[LedgerRecord], topic: str) -> dict[int, dict[int, int]]:
-    """By number, where a topic's partitions ended when each batch of one query began.
+    """By batch number, where a topic's partitions ended when each batch of one query began.
 
-    The newest batch may lack lanes that are still to come. An oldest one that lacks lanes is being forgotten: its start was
-    perhaps in a lane that is gone, so it is left out.
+    The newest batch may lack lanes that are not written yet. If the oldest batch lacks lanes, they are forgotten: the batch is
+    left out, because its start may have been in a forgotten lane.
     """
     batches: dict[int, list[LedgerRecord]] = {}
     for record in records:

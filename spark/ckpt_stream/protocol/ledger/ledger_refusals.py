@@ -1,4 +1,4 @@
-"""The refusals that a comparison of the ledger with the checkpoint ends with: their words, and what helps."""
+"""The refusals of a comparison of the ledger with the checkpoint: what each message says, and what helps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ckpt_stream.protocol.run_files.record_files import replaced
 
 
 def foreign_ledger(last: LedgerRecord, sink_id: str, query_id: str | None) -> ForeignLedger:
-    """``query_id``: the checkpoint's own; None before its first batch."""
+    """``query_id`` is the query of the checkpoint; None before its first batch."""
     mine = f"belongs to query {query_id}" if query_id else "holds no batch yet"
     return ForeignLedger(
         f"The ledger {ledger_topic(sink_id)} ends with batch {last.batch} of query {last.query_id}, but the "
@@ -17,7 +17,7 @@ def foreign_ledger(last: LedgerRecord, sink_id: str, query_id: str | None) -> Fo
         "Either the checkpoint was deleted, and everything since its start would be written twice, or a second stream "
         "uses the same sink id, and the two would fence each other.",
         "put the checkpoint back; or give the second stream another sink_id; or, for a stateless stream whose "
-        'checkpoint is gone, set `start="ledger"` to go on where the ledger ends; or start over on purpose with '
+        'checkpoint is gone, set `start="ledger"` to continue where the ledger ends; or start over on purpose with '
         f"`airflow-ckpt ledger reset {sink_id}`.",
     )
 
@@ -26,8 +26,8 @@ def sink_recreated(last: LedgerRecord, sink: SinkIdentity, helps: str) -> SinkRe
     return SinkRecreated(
         f"The sink topic {sink.topic!r} has id {sink.topic_id}, the ledger's last batch {last.batch} went to "
         f"{last.topic!r} with id {last.topic_id}.",
-        "The topic was deleted and made again or exchanged: what earlier batches wrote is not in it, and batches "
-        "that count as written would be missing.",
+        "The topic was deleted and created again, or the stream was given another topic: the records of earlier batches, "
+        "which the ledger counts as written, would be missing.",
         helps,
     )
 
@@ -38,7 +38,7 @@ def ledger_ahead(last: LedgerRecord, lane: int, to_write: BatchToWrite) -> Ledge
         f"already holds batch {last.batch} of the same query.",
         f"The checkpoint was rolled back or cloned: batches {to_write.batch} to {last.batch} would be in the sink twice.",
         "put the newest checkpoint back; for a stateless stream, start on an empty checkpoint folder with "
-        '`start="ledger"`, which goes on at the offsets where the ledger ends.',
+        '`start="ledger"`, which continues at the offsets where the ledger ends.',
     )
 
 

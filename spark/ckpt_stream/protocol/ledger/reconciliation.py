@@ -1,4 +1,4 @@
-"""Compares the ledger with the checkpoint at the start of a run: how the stream goes on, or why it must not. Pure."""
+"""Compares the ledger with the checkpoint at the start of a run: how the stream continues, or why it is refused. Pure."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ from ckpt_stream.protocol.run_files.adoption import Adoption
 
 @dataclass(frozen=True)
 class AnchorsToWrite:
-    """Anchors that record a changed number of lanes, before the first batch that is divided by it."""
+    """Anchors that record a changed number of lanes, written before the first batch with that number."""
 
     #: The record of the batch that the anchors repeat.
     at: LedgerRecord
-    #: In the order of writing. Lane 0 comes last: its record says how many lanes there are, so the change counts only then.
+    #: In the order of writing. Lane 0 comes last: its record has the number of lanes, so the change counts only from then on.
     lanes: tuple[int, ...]
 
 
 class Resume(Enum):
-    """The ways in which a stream goes on."""
+    """The ways in which a stream continues."""
 
     #: An at-least-once stream, which has no ledger.
     UNCHECKED = "unchecked"
     #: Neither checkpoint nor ledger has a batch.
     FRESH = "fresh"
-    #: A new checkpoint goes on where the ledger of a former one ends.
+    #: A new checkpoint continues where the ledger of a former checkpoint ends.
     ADOPTED = "adopted"
-    #: The newest batch is committed, and in the sink.
+    #: The newest batch is committed, and its records are in the sink.
     CLEAN = "clean"
     #: The newest batch is in doubt, and nothing of it is in the sink.
     IN_DOUBT = "in_doubt"
-    #: The newest batch is in doubt, and lanes of it are in the sink, or all.
+    #: The newest batch is in doubt, and some or all of its lanes are in the sink.
     IN_DOUBT_BEGUN = "in_doubt_begun"
 
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """How a stream goes on, by its ledger and its checkpoint."""
+    """How a stream continues, according to its ledger and its checkpoint."""
 
     kind: Resume
     #: The newest batch of the checkpoint; None: it has none.
     batch: int | None = None
     #: The lanes of the batch in doubt that are not in the sink yet.
     to_finish: tuple[int, ...] = ()
-    #: To be written before the first new batch.
+    #: These are written before the first new batch.
     anchors: AnchorsToWrite | None = None
     adopt: Adoption | None = None
-    #: How many lanes the stream had and has, if the ledger shows that this has changed.
+    #: The former and the present number of lanes, if the ledger shows that it has changed.
     lanes_changed: tuple[int, int] | None = None
 
     @property
@@ -76,7 +76,7 @@ class Reconciliation:
             case Resume.FRESH:
                 return "fresh start"
             case Resume.ADOPTED:
-                assert self.adopt is not None  # noqa: S101 - it is what makes this kind
+                assert self.adopt is not None  # noqa: S101 - always set for this kind
                 return f"adopting the ledger after batch {self.adopt.batch} of query {self.adopt.query_id}"
             case Resume.CLEAN:
                 return f"clean resume after batch {self.batch}"
@@ -96,10 +96,11 @@ def reconcile(
     *,
     adopt_ledger: bool = False,
 ) -> Reconciliation:
-    """Compare the whole ledger with the checkpoint; give how the stream goes on, or raise the refusal that names what is wrong.
+    """Compare the whole ledger with the checkpoint; return how the stream continues, or raise the refusal that says why not.
 
     ``ledger`` holds the last record of every partition of the ledger topic; it is empty when there is no such topic.
-    ``adopted`` is the ledger that the checkpoint's query took over earlier; with ``adopt_ledger`` a new one takes it over now.
+    ``adopted`` is the end of the ledger that the checkpoint's query adopted earlier. With ``adopt_ledger``, a checkpoint without
+    a batch adopts this ledger.
     """
     if checkpoint.newest is None:
         return _fresh(ledger, sink, adopt_ledger=adopt_ledger)
@@ -116,7 +117,7 @@ def _in_doubt(ledger: Sequence[LedgerRecord | None], here: BatchToWrite) -> Reco
     if begun:
         _refuse_half_a_rebuild(begun, here)
         return _partly_written(ledger, here, begun[0])
-    # Nothing of this batch is in the sink: it may be divided in another way.
+    # No lane of this batch is in the sink: it may be divided in another way.
     first = _lane(ledger, 0)
     lanes = here.sink.lanes
     lanes_before = first.lanes if first is not None else max(lanes, len(ledger))
@@ -133,9 +134,9 @@ def _in_doubt(ledger: Sequence[LedgerRecord | None], here: BatchToWrite) -> Reco
 
 
 def _first_anchors(ledger: Sequence[LedgerRecord | None], here: BatchToWrite) -> AnchorsToWrite | None:
-    """The first batch of all is in doubt, and with how many lanes it was begun is unknown, unless there is only one.
+    """Batch 0 is in doubt, and it is unknown with how many lanes it was begun, unless there is only one lane.
 
-    The anchors come before that batch, so that an attempt of a former driver with other lanes is refused by them.
+    The anchors are written before that batch, so that an attempt of a former driver with another number of lanes is refused.
     """
     sink = here.sink
     if len(ledger) == sink.lanes == 1:
@@ -163,12 +164,12 @@ def _first_anchors(ledger: Sequence[LedgerRecord | None], here: BatchToWrite) ->
 
 
 def _refuse_half_a_rebuild(begun: Sequence[LedgerRecord], here: BatchToWrite) -> None:
-    """Refuse if `airflow-ckpt ledger rebuild --in-doubt done` was interrupted: it alone anchors lanes at the batch in doubt."""
+    """Refuse if `airflow-ckpt ledger rebuild --in-doubt done` was interrupted: only that anchors lanes at the batch in doubt."""
     missing = sorted(set(range(begun[0].lanes)) - {r.lane for r in begun})
     if missing and all(r.kind == ANCHOR for r in begun):
         raise LedgerLost(
-            f"Batch {here.batch} is in doubt, and a user has counted it as written in {ledger_topic(here.sink.sink_id)}, but of "
-            f"{begun[0].lanes} lane(s) {', '.join(map(str, missing))} do not say so: the rebuild was interrupted.",
+            f"Batch {here.batch} is in doubt. A user has marked it as written in {ledger_topic(here.sink.sink_id)}, but of "
+            f"{begun[0].lanes} lane(s) {', '.join(map(str, missing))} have no such mark: the rebuild was interrupted.",
             "If the batch is in the sink, these lanes would be written twice.",
             f"finish the rebuild: `airflow-ckpt ledger rebuild {here.sink.sink_id} --checkpoint ... --sink "
             f"{here.sink.topic} --lanes {begun[0].lanes} --in-doubt done`.",
@@ -176,21 +177,21 @@ def _refuse_half_a_rebuild(begun: Sequence[LedgerRecord], here: BatchToWrite) ->
 
 
 def _partly_written(ledger: Sequence[LedgerRecord | None], here: BatchToWrite, begun: LedgerRecord) -> Reconciliation:
-    """Some lanes of the batch are in the sink, so that the others must be written as it was divided then."""
+    """Some lanes of the batch are in the sink, so the others must be written with the same number of lanes."""
     lanes = here.sink.lanes
     if begun.lanes != lanes:
         raise lanes_changed(begun, begun.lane, here)
     lasts = [_lane(ledger, lane) for lane in range(lanes)]
     decisions = [decide(_ignoring_lanes_of_anchor(last, lanes), lane, here) for lane, last in enumerate(lasts)]
     to_finish = tuple(i for i, d in enumerate(decisions) if d.action is Action.PRODUCE)
-    # Anchors of a change of lanes that was begun before a late attempt of a former driver committed a lane of this batch.
+    # These anchors belong to a change of lanes: it was begun before a late attempt of a former driver committed a lane here.
     stale = {lane: last for lane in to_finish if (last := lasts[lane]) is not None and last.lanes != lanes}
     anchors = AnchorsToWrite(next(iter(stale.values())), tuple(sorted(stale, reverse=True))) if stale else None
     return Reconciliation(Resume.IN_DOUBT_BEGUN, here.batch, to_finish=to_finish, anchors=anchors)
 
 
 def _clean(ledger: Sequence[LedgerRecord | None], here: BatchToWrite) -> Reconciliation:
-    # Lane 0 is in every division, and its last record is of the last one; other lanes may be left over from a wider one.
+    # Lane 0 always exists, so its last record has the last number of lanes. Other lanes may be left over from a higher number.
     first = _lane(ledger, 0)
     lanes_before = first.lanes if first is not None else here.sink.lanes
     before = here.divided_into(lanes_before)
@@ -199,7 +200,7 @@ def _clean(ledger: Sequence[LedgerRecord | None], here: BatchToWrite) -> Reconci
         try:
             held = decide(_ignoring_lanes_of_anchor(last, lanes_before), lane, before).action is Action.SKIP
         except LedgerAhead:
-            assert last is not None  # noqa: S101 - what is ahead is there
+            assert last is not None  # noqa: S101 - a ledger that is ahead has a record
             raise ledger_ahead(last, lane, replace(before, batch=before.batch + 1)) from None
         if not held:
             found = f"ends with batch {last.batch} of query {last.query_id}" if last else "holds no record at all"
@@ -210,14 +211,14 @@ def _clean(ledger: Sequence[LedgerRecord | None], here: BatchToWrite) -> Reconci
 
 
 def _ignoring_lanes_of_anchor(last: LedgerRecord | None, lanes: int) -> LedgerRecord | None:
-    """An anchor of a change of lanes that was interrupted counts as a record of its batch, with any number of lanes."""
+    """The anchor of an interrupted change of lanes counts as a record of its batch, whatever its number of lanes."""
     return replace(last, lanes=lanes) if last is not None and last.kind == ANCHOR else last
 
 
 def _anchors(ledger: Sequence[LedgerRecord | None], lanes: int) -> AnchorsToWrite | None:
     """Anchors at the batch of lane 0 for the lanes whose records have another number of lanes; None if no lane needs one.
 
-    A lane that the stream no longer has gets one too: an attempt of a former driver must not find there that its batch is next.
+    A lane that the stream no longer has is anchored too, so that an attempt of a former driver does not write to it.
     """
     at = _lane(ledger, 0)
     if at is None:
@@ -245,7 +246,7 @@ def _fresh(ledger: Sequence[LedgerRecord | None], sink: SinkIdentity, *, adopt_l
                 'correct the sink_id; or, if the sink is empty, choose another start, e.g. `start="earliest"`.',
             )
         return Reconciliation(Resume.FRESH)
-    # Lane 0 is in every division of the stream, so its last record is of the newest batch or of the one before it.
+    # Lane 0 always exists, so its last record is of the newest batch or of the batch before it.
     newest = known.get(0, next(iter(known.values())))
     if not adopt_ledger:
         raise foreign_ledger(newest, sink.sink_id, None)
@@ -257,7 +258,7 @@ def _fresh(ledger: Sequence[LedgerRecord | None], sink: SinkIdentity, *, adopt_l
         )
         raise LedgerLost(
             f"The last batch in the ledger {ledger_topic(sink.sink_id)} is unfinished: {', '.join(held)}.",
-            "A new checkpoint that starts after it would lose what the other lanes had still to write.",
+            "A new checkpoint that starts after it would lose the records of the lanes that are not written.",
             "put the checkpoint back, which finishes the batch.",
         )
     if newest.topic_id != sink.topic_id:
@@ -270,7 +271,7 @@ def _fresh(ledger: Sequence[LedgerRecord | None], sink: SinkIdentity, *, adopt_l
     if newest.lanes != sink.lanes:
         raise LanesChanged(
             f"The ledger was written with {newest.lanes} lane(s), the stream now has {sink.lanes}.",
-            "The lanes that are new have nothing to take over.",
+            "The new lanes have no ledger record to continue from.",
             f"set lanes={newest.lanes} for the start from the ledger; change it at a later clean stop.",
         )
     return Reconciliation(

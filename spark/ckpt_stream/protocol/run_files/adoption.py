@@ -1,4 +1,4 @@
-"""The ledger that a new checkpoint's query took over, as noted beside the checkpoint."""
+"""The ledger that the query of a new checkpoint has adopted, as a file beside the checkpoint."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ckpt_stream.protocol.storage import ReadableFiles, WritableFiles
 
 @dataclass(frozen=True)
 class Adoption:
-    """The end of another query's ledger, which a new checkpoint of a stateless stream takes over."""
+    """The end of another query's ledger, after which a new checkpoint of a stateless stream continues."""
 
     query_id: str
     batch: int
 
 
 def read_adoption(files: ReadableFiles) -> Adoption | None:
-    """The end of another query's ledger that the checkpoint's query took over."""
+    """The end of another query's ledger that the checkpoint's query has adopted."""
     with naming_file(ADOPTION):
         if not (stored := files.read(ADOPTION)):
             return None

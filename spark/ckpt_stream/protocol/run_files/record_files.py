@@ -17,7 +17,7 @@ FOLDER = "_ckpt"
 RUNS = f"{FOLDER}/runs"
 STOP = f"{FOLDER}/stop.json"
 RESTARTS = f"{FOLDER}/restarts"
-#: Of the drivers that Airflow or a user has submitted, each by the number of its entry in the restart history.
+#: The intents of Airflow's and of users' submissions, each with the number of its entry in the restart history.
 INTENTS = f"{FOLDER}/intents"
 POISON = f"{FOLDER}/poison.json"
 ADOPTION = f"{FOLDER}/adoption.json"
@@ -25,8 +25,8 @@ REPLAYS = f"{FOLDER}/replays.json"
 ACCEPTED = f"{FOLDER}/accepted.json"
 REPLACED = f"{FOLDER}/replaced"
 KEEP_REPLAYS = 1000
-#: How many are kept besides those that the stream may read again, for a recomputation of old batches, which leaves the same
-#: records out. Each of them has cost a run, so these are enough for a long time.
+#: How many poison records are kept besides those that the stream may read again: a recomputation of old batches leaves the same
+#: records out. Each of them has ended a run, so this number lasts for a long time.
 KEEP_POISON = 1000
 
 
@@ -40,12 +40,12 @@ def replaced(batch: int, digest: str) -> str:
 
 
 def to_json(document: Any) -> str:
-    """The text of a file, without an indent: with one, Python would write it many times more slowly."""
+    """The text of a file, without indentation: Python takes many times longer to write it with indentation."""
     return json.dumps(document, separators=(",", ":"))
 
 
 def build_dataclass(kind: type[T], document: Any, what: str) -> T:
-    """A dataclass out of a file's fields. Those of a later version are passed over, so that one can go back to this one."""
+    """Build a dataclass from a file's fields. Fields of a later version are ignored, so that users can downgrade."""
     if not isinstance(document, Mapping):
         raise RunRecordError(f"The {what} is not a JSON object.")
     known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def build_dataclass(kind: type[T], document: Any, what: str) -> T:
 
 
 def parse_document(text: str, what: str) -> dict[str, Any]:
-    """The JSON object that a file holds; ``what`` names it in errors."""
+    """The JSON object in a file; ``what`` names the file in errors."""
     try:
         document = json.loads(text)
     except ValueError as e:
@@ -70,12 +70,12 @@ def parse_document(text: str, what: str) -> dict[str, Any]:
 
 
 def list_to_json(entries: list[dict[str, Any]]) -> str:
-    """A file that holds a list (restarts, poison records)."""
+    """The text of a file with a list (restarts, poison records)."""
     return to_json({"format": FORMAT, "entries": entries})
 
 
 def list_from_json(text: str | None, what: str) -> list[dict[str, Any]]:
-    """The list in a file; a file that is not there holds none."""
+    """The list in a file; empty if there is no file."""
     if text is None:
         return []
     found = parse_document(text, what).get("entries")

@@ -22,7 +22,7 @@ from ckpt_stream.protocol.storage import ReadableFiles, WritableFiles
 def note_replay(
     files: WritableFiles, query_id: str, batch: int, lanes: Sequence[int], *, run: str, accepted: bool
 ) -> None:
-    """Add a batch. With ``accepted``, a user has let the stream go on although records of it may be lost or doubled."""
+    """Add a batch. With ``accepted``, a user has let the stream continue although records of it may be lost or doubled."""
     with naming_file(REPLAYS):
         known = list_from_json(files.read(REPLAYS), "list of replays")
     if accepted and any(

@@ -1,8 +1,8 @@
 """The restart history beside the checkpoint: every submit and every restart of the stream, oldest first.
 
-It is kept in numbered files ``_ckpt/restarts/<n>.json``, each with the whole history up to its newest entry. To add an entry is
-to create the file of the next number, which of two writers at the same moment only one can do: no entry is lost, and which
-writer answers a failure is decided once.
+It is kept in numbered files ``_ckpt/restarts/<n>.json``, each with the whole history up to its newest entry. A writer adds an
+entry by creating the file with the next number. Only one of two writers can create it: so no entry is lost, and only one writer
+answers a failure.
 
 A submit begins a new restart budget, a restart uses it up, an attach does neither. Neither clearing a task nor
 restarting Airflow changes the history.
@@ -33,16 +33,17 @@ Entry = dict[str, Any]
 SUBMIT, RESTART = "submit", "restart"
 #: A submit found the stream running.
 ATTACH = "attach"
-#: Of earlier versions.
+#: The one file of earlier versions.
 OLD_FILE = f"{FOLDER}/restarts.json"
-#: A reader opens the newest file a moment after it listed the folder: fewer entries than these are added in between.
+#: How many files are kept: a reader opens the newest file a moment after it listed the folder, and fewer entries than these are
+#: added in between.
 KEEP_FILES = 10
-#: More restarts than a strategy with a limit allows: a budget is counted from them.
+#: How many entries a file keeps: more restarts than a strategy with a limit allows, because a budget is counted from them.
 KEEP_RESTARTS = 1000
-#: A history holds many reasons; the run record of each has the whole one.
+#: How much of a reason is kept: a history holds many, and the run record has the whole text.
 LONGEST_REASON = 300
-#: The pauses between the tries, in all: time for each of several writers that add an entry at the same moment. What the tries
-#: take comes on top, so that a slow storage allows as many of them.
+#: The sum of the pauses between attempts: enough for several writers that add an entry at the same moment. The time of the
+#: attempts themselves does not count, so that a slow storage gets as many attempts.
 PATIENCE_SECONDS = 15.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.01, 1.0
 
@@ -61,7 +62,7 @@ class StartEntry:
 class SubmitEntry(StartEntry):
     """The start of a stream with a new restart budget."""
 
-    #: What the submit is part of: the Airflow run, so that clearing a task of it begins no new budget.
+    #: The Airflow run that the submit belongs to: when a task of that run is cleared, no new budget begins.
     submission: str | None = None
     kind: str = SUBMIT
 
@@ -78,7 +79,7 @@ class RestartEntry(StartEntry):
 
 @dataclass(frozen=True)
 class Claim:
-    """Whether a user or a task may start the driver that follows another one."""
+    """Whether a user or a task may start the driver that follows a certain driver."""
 
     #: The number of the entry in the history; None if another user or task holds the claim.
     number: int | None
@@ -87,7 +88,7 @@ class Claim:
 
 
 def read_newest(files: ReadableFiles) -> tuple[int, list[Entry]]:
-    """The number of the newest file, and the history in it; 0 where there is none with a number."""
+    """The number of the newest file, and the history in it; 0 if there is no numbered file."""
     while known := file_numbers(files, RESTARTS):
         found = _read(files, numbered_file(RESTARTS, known[-1]))
         if found is not None:
@@ -104,17 +105,17 @@ def _read(files: ReadableFiles, name: str) -> list[Entry] | None:
 def add_entry(
     files: WritableFiles, entry: Entry, unless: Callable[[Sequence[Entry]], bool] = lambda _: False
 ) -> int | None:
-    """Add an entry, unless `unless` is true of the history; the number of its file, or None.
+    """Add an entry, unless `unless` is true of the history; returns the number of its file, or None.
 
-    Raises NotAdded where the storage neither takes the entry nor shows the entry of another writer in its place.
+    Raises NotAdded if the storage refuses the entry and shows no entry of another writer in its place.
     """
     entry = json.loads(json.dumps(entry))
     if entry.get("reason"):
         entry["reason"] = str(entry["reason"])[:LONGEST_REASON]
     paused, pause = 0.0, FIRST_PAUSE_SECONDS
     while True:
-        # Looked at first: an intent that is seen here has its entry in the history that is read after it. Its number is not
-        # given again where a damaged file of the history was moved away.
+        # The intents are listed first, so that the history that is read afterwards has the entry of each listed intent. Their
+        # numbers are not used again, even if a damaged file of the history was moved away.
         taken = max(file_numbers(files, INTENTS), default=0)
         number, history = read_newest(files)
         number = max(number, taken)
@@ -122,8 +123,9 @@ def add_entry(
             return None
         text = record_files.list_to_json([*history, entry][-KEEP_RESTARTS:])
         files.create(numbered_file(RESTARTS, number + 1), text)
-        # The file that is there now decides, not the answer: that may be of a second try whose first was answered too late; a
-        # storage that ignores the condition lets both writers create it; and a number may have been deleted since the listing.
+        # The file that exists now decides, not the answer of the storage: the answer may be to a retry of a request that had
+        # succeeded; a storage that ignores the condition lets two writers create the file; and the file of a number may have been
+        # deleted since the listing.
         if entry in read_newest(files)[1]:
             delete_old_files(
                 files,
@@ -132,7 +134,7 @@ def add_entry(
             return number + 1
         if paused >= PATIENCE_SECONDS:
             raise NotAdded(str(files.root), numbered_file(RESTARTS, number + 1), PATIENCE_SECONDS)
-        # Not all at the same moment again.
+        # A random pause, so that several writers do not collide again.
         time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret depends on it
         paused, pause = paused + pause, min(2 * pause, LONGEST_PAUSE_SECONDS)
 
@@ -145,7 +147,7 @@ def read_history(files: ReadableFiles) -> list[Entry]:
 def claim(
     files: WritableFiles, entry: SubmitEntry | RestartEntry, after: str | None, *, instead_of: str | None = None
 ) -> Claim:
-    """Note a submit or a restart before its driver is started, so that an attempt that fails at once counts too.
+    """Add a submit or a restart before its driver is started, so that an attempt that fails at once counts too.
 
     Only one entry may follow the driver `after`: of two writers at the same moment, one gets the claim. Pass `instead_of`,
     the token of a claim whose writer started no driver, to replace that claim.
@@ -161,16 +163,16 @@ def claim(
 
 
 def note_attach(files: WritableFiles, submission: str | None, by: str) -> None:
-    """Note that a submit found the stream running, unless it is noted already or is part of nothing."""
+    """Note that a submit found the stream running, unless that is noted already or the submit belongs to no Airflow run."""
     if submission is not None and last_submission(read_history(files)) != submission:
         add_entry(files, {"kind": ATTACH, "time": now(), "token": "", "by": by, "submission": submission})
 
 
 def note_own_start(files: WritableFiles, mine: RunRecord, others: Sequence[RunRecord]) -> None:
-    """Note that the driver of the run `mine` replaces the newest of the other runs, unless that one ended well.
+    """Note that the driver of the run `mine` replaces the newest of the other runs, unless that run ended well.
 
     The user or task that started the driver may have noted the restart already; a start by hand, by the launcher or by YARN
-    is noted by the driver alone.
+    is noted only by the driver.
     """
     if not others or others[-1].state in (STOPPED, FINISHED):
         return

@@ -1,12 +1,12 @@
-"""The run record: what each run of a stream's driver writes about itself, in small JSON files beside the checkpoint.
+"""The run record: a small JSON file beside the checkpoint, in which each run of a stream's driver writes its state.
 
-``<checkpoint>/_ckpt/runs/<run>.json`` one file per run; ``stop.json`` a request to stop; ``restarts/`` the restart history
-(see `restart_history`); ``poison.json`` records that made the application fail and count as consumed; ``adoption.json``
-the ledger that a new checkpoint took over; ``replays.json`` batches whose replay differed from what is in the sink;
-``accepted.json`` the batch whose different replay a user has accepted; ``replaced/`` the former plans of
-batches that were planned again over an accepted loss.
+The files below ``<checkpoint>/_ckpt``: ``runs/<run>.json`` the run record of each run; ``stop.json`` a request to stop;
+``restarts/`` the restart history (see `restart_history`); ``poison.json`` records that made the application fail and count as
+consumed; ``adoption.json`` the ledger that a new checkpoint has adopted; ``replays.json`` batches whose replay differed from
+the sink; ``accepted.json`` the batch whose different replay a user has accepted; ``replaced/`` the former plans of batches that
+were planned again because of an accepted loss.
 
-This module is the format's one definition and imports neither Spark nor Kafka.
+The format of the run record is defined in this module only, which imports neither Spark nor Kafka.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from ckpt_stream.protocol.run_files.record_files import FORMAT, RUNS, build_data
 STARTING, RUNNING, STOPPED, FINISHED, FAILED = "STARTING", "RUNNING", "STOPPED", "FINISHED", "FAILED"
 NOT_ENDED = (STARTING, RUNNING)
 
-#: A heartbeat may be late by a long pause of the driver's machine; this many intervals without one is death.
+#: A driver counts as dead after so many intervals without a heartbeat: a heartbeat is late when the driver's machine pauses.
 MISSED_HEARTBEATS = 6
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
-#: A status looks at the last five; people, and the curves of a verification's report, at the last minutes.
+#: How many batches a record keeps: a status uses the last five; users and the curves of a report use those of the last minutes.
 KEEP_BATCHES = 100
-#: The record is written with every heartbeat and read with every look at the stream: as much as takes a few milliseconds.
+#: How large the batches of a record may be: it is written with every heartbeat and read with every status of the stream, which
+#: should take a few milliseconds.
 KEEP_BATCH_BYTES = 256 * 1024
-#: What of a batch grows with the number of partitions or lanes, the least important first.
+#: The fields of a batch that grow with the number of partitions or lanes, the least important first.
 _LARGE_PARTS = (("start", "end"), ("lanes",))
-#: Few enough for a driver to read each of them when it starts.
+#: How many run records are kept: few enough for a driver to read each of them when it starts.
 KEEP_RUNS = 100
 
 
 def run_name(started: datetime, token: str) -> str:
-    """A run's id: sorted by name is sorted by start."""
+    """A run's id; the order of the ids is the order of the starts."""
     return f"{started.astimezone(UTC):%Y%m%dT%H%M%S.%f}-{token}"
 
 
@@ -54,7 +55,7 @@ def path_of(run: str) -> str:
 
 
 def runs_in(listing: Iterable[str]) -> list[str]:
-    """The runs in a listing of their folder. Files that Hadoop or a writer leaves beside them begin with a dot."""
+    """The names of the runs in their folder. Temporary files and Hadoop's checksums, which begin with a dot, are left out."""
     return [name.removesuffix(".json") for name in listing if name.endswith(".json") and not name.startswith(".")]
 
 
@@ -65,7 +66,7 @@ class Failure:
     error: str
     message: str
     batch: int | None = None
-    #: The record that the application could not take: topic, partition, offset.
+    #: The record on which the application failed: topic, partition, offset.
     poison: dict[str, Any] | None = None
     #: False when starting again cannot help.
     restart_may_help: bool = True
@@ -86,12 +87,12 @@ class RunRecord:
     query_id: str | None = None
     heartbeat: str = ""
     heartbeat_seconds: float = 5.0
-    #: When the driver last looked at its query; in a driver that hangs this stays, while the heartbeat goes on.
+    #: When the driver last looked at its query. In a driver that hangs, this time does not change, but the heartbeat does.
     watched: str = ""
-    #: When Spark last reported that no input waited; this stays while some waits, or a batch runs.
+    #: When Spark last reported that no input is waiting. It does not change while input is waiting or a batch runs.
     idle: str = ""
     reconciliation: str = ""
-    #: It has taken up a stop request and ends after its batch; see `stop_request`.
+    #: The run obeys a stop request and ends after its current batch; see `stop_request`.
     stopping: bool = False
     batches: list[dict[str, Any]] = field(default_factory=list)
     totals: dict[str, int] = field(default_factory=dict)
@@ -107,7 +108,7 @@ class RunRecord:
         self.history.append({"state": state, "time": now()})
 
     def add_batch(self, batch: dict[str, Any]) -> None:
-        """Add the newest batch. Only the newest one keeps its offsets: the ledger has them all."""
+        """Add the newest batch. Only the newest batch keeps its offsets: the ledger has those of all batches."""
         before = [*self.batches[:-1], *(_without(former, ("start", "end")) for former in self.batches[-1:])]
         self.batches = _newest([*before[-(KEEP_BATCHES - 1) :], _small(batch)])
         for name in ("input_rows", "records", "skipped", "malformed", "dead_letters"):
@@ -124,7 +125,7 @@ class RunRecord:
         failure = document.pop("failure", None)
         known = build_dataclass(Failure, failure, "failure in the run record") if failure else None
         found = build_dataclass(cls, {**document, "failure": known}, "run record")
-        # Files are read and deleted by this name: a program that can write the record must not choose which.
+        # Files are read and deleted by this name: a program that can write the record must not be able to choose other files.
         if not isinstance(found.run, str) or not _PLAIN_NAME.fullmatch(found.run):
             raise RunRecordError(
                 f"The run record names its run {found.run!r}, which is not a run's name.", kind="bad_name"
@@ -137,7 +138,7 @@ def _without(batch: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _small(batch: dict[str, Any]) -> dict[str, Any]:
-    """The batch without what makes it larger than all batches together may be."""
+    """The batch without the fields that make it larger than all batches together may be."""
     for names in _LARGE_PARTS:
         if len(to_json(batch)) <= KEEP_BATCH_BYTES:
             break
@@ -146,7 +147,7 @@ def _small(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _newest(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As many of the newest batches as may be kept, in order; the last one always."""
+    """As many of the newest batches as may be kept, in order; always at least the last batch."""
     left = KEEP_BATCH_BYTES
     for number, batch in enumerate(reversed(batches)):
         left -= len(to_json(batch))

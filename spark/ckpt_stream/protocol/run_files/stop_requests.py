@@ -1,4 +1,4 @@
-"""Requests to stop a stream, in a file beside the checkpoint: which run each applies to, and whether it was obeyed."""
+"""Requests to stop a stream, in a file beside the checkpoint: to which run each applies, and whether it was obeyed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ckpt_stream.protocol.run_files.run_record import FINISHED, STOPPED, RunReco
 
 
 def read_stop(text: str | None) -> dict[str, Any] | None:
-    """A stop request; None for a text that cannot be read, which must not end a healthy stream."""
+    """Parse a stop request; None if it cannot be parsed, because a damaged file must not end a healthy stream."""
     try:
         return parse_document(text, "stop request") if text else None
     except RunRecordError:
@@ -20,7 +20,7 @@ def read_stop(text: str | None) -> dict[str, Any] | None:
 
 
 def asks_to_stop(text: str, record: RunRecord) -> bool:
-    """Whether the text of the file asks this run to stop."""
+    """Whether the file, given as text, asks this run to stop."""
     request = read_stop(text)
     return request is not None and applies_to(request, record)
 
@@ -28,7 +28,7 @@ def asks_to_stop(text: str, record: RunRecord) -> bool:
 def applies_to(request: Mapping[str, Any], record: RunRecord) -> bool:
     """Whether a stop request applies to this run: it names the run or its token, or was made after the run began.
 
-    A request that was made during a restart may name the run before.
+    A request that was made during a restart may name the previous run.
     """
     if request.get("run") == record.run or (request.get("run") is None and request.get("token") == record.token != ""):
         return True
@@ -38,7 +38,7 @@ def applies_to(request: Mapping[str, Any], record: RunRecord) -> bool:
 
 
 def was_obeyed(request: Mapping[str, Any], runs: Iterable[RunRecord]) -> bool:
-    """Whether one of these runs has ended well because of a stop request, or after it."""
+    """Whether one of these runs ended without an error because of a stop request, or after it."""
     ended = [run for run in runs if run.state in (STOPPED, FINISHED) and run.history]
     asked = str(request.get("time", ""))
     return any(run.run == request.get("run") or run.history[-1]["time"] >= asked for run in ended)
@@ -47,6 +47,6 @@ def was_obeyed(request: Mapping[str, Any], runs: Iterable[RunRecord]) -> bool:
 def stop_request(by: str, reason: str = "", run: str | None = None, token: str | None = None) -> str:
     """The text that asks a run to end after its current batch.
 
-    It names the run, or the token of a run that has written no record yet; without either it applies to any run.
+    It names the run, or the token of a run that has written no record yet; a request without both applies to any run.
     """
     return json.dumps({"format": FORMAT, "by": by, "reason": reason, "run": run, "token": token, "time": now()})

@@ -1,7 +1,7 @@
 """Reads a small file beside the checkpoint again until its writer has finished it.
 
-While a file is written, some storages show it empty, cut off, or listed and not there. That shows neither that there is no such
-run, nor that its driver is dead.
+While a file is written, some storages show it empty or cut off, or list it but cannot open it. Such a file does not mean that its
+run does not exist or that its driver is dead.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ckpt_stream.protocol.storage import ReadableFiles
 
 T = TypeVar("T")
 
-#: The pauses between the looks, in all; what the looks take comes on top. To replace a file takes a few requests, and a storage
-#: that needs a second for one of them needs it for a look too.
+#: The sum of the pauses between reads; the time of the reads does not count. A writer replaces a file with a few requests, and
+#: on a storage that takes a second for a request, a read takes as long.
 PATIENCE_SECONDS = 3.0
 PAUSE_SECONDS = 0.05
 
 
 def read_when_whole(files: ReadableFiles, name: str, parse: Callable[[str], T]) -> T | None:
-    """A file that a listing named, once it can be parsed; None if it was deleted since."""
+    """Read a listed file until it can be parsed; None if it was deleted since the listing."""
     look = _Look(files, name, parse)
     paused = 0.0
     while not look.finds_it_whole():
@@ -39,7 +39,7 @@ def read_when_whole(files: ReadableFiles, name: str, parse: Callable[[str], T]) 
 
 
 class _Look(Generic[T]):
-    """What the last look at a file found."""
+    """What the last read of a file found."""
 
     def __init__(self, files: ReadableFiles, name: str, parse: Callable[[str], T]) -> None:
         self._files, self._name, self._parse = files, name, parse
@@ -53,7 +53,7 @@ class _Look(Generic[T]):
             if self.text is not None:
                 self.value = self._parse(self.text)
                 return True
-            self.problem = "It is listed, and cannot be opened."
+            self.problem = "It is listed but cannot be opened."
         except (Torn, UnicodeDecodeError) as e:
             self.text, self.problem = "", str(e)
         return False

@@ -37,7 +37,7 @@ class StreamConfig(StreamSettings[float, int, bool, tuple[str, ...], Offsets]):
     """Everything that `run` needs to know; times are seconds."""
 
     kafka: Mapping[str, Any] = field(metadata=about(Group.RUN, Kind.MAPPING, "Kafka settings that are no secrets"))
-    token: str = setting("", Group.RUN, Kind.TEXT, "given by the submitter, so that it finds its run again")
+    token: str = setting("", Group.RUN, Kind.TEXT, "given by the submitter, which recognises its run by it")
     accepted_loss: tuple[LostRange, ...] = setting(
         (),
         Group.RUN,
@@ -128,7 +128,7 @@ def _check_start(c: StreamConfig) -> None:
 
 
 def _offsets(c: StreamConfig, name: str, least: float) -> dict[str, dict[str, int]]:
-    """Offsets as Spark names them, ``{topic: {"partition": offset}}``; a topic that is not read is refused, not ignored."""
+    """Offsets in Spark's form, ``{topic: {"partition": offset}}``; a topic that the stream does not read is an error."""
     given: Mapping[str, Any] = getattr(c, name)
     for topic, partitions in given.items():
         if c.source and topic not in c.source:
@@ -145,7 +145,7 @@ def _offsets(c: StreamConfig, name: str, least: float) -> dict[str, dict[str, in
 
 
 def from_json(text: str) -> StreamConfig:
-    """Read the document; unknown names and secrets in it are errors, not surprises."""
+    """Read the document; unknown settings and secrets in it raise ConfigError."""
     try:
         document = json.loads(text)
     except ValueError as e:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 ENVIRONMENT = "CKPT_STREAM"
 SECRETS_ENVIRONMENT = "CKPT_KAFKA_SECRETS"
-#: The path of the properties file with the secrets, if the submitter has written one for this driver alone.
+#: The path of the properties file with the secrets, if the submitter has written one that only this driver uses.
 SECRETS_FILE_ENVIRONMENT = "CKPT_SECRETS_FILE"
 #: "secret" in the name makes Spark redact it in its UI and logs.
 SECRETS_PROPERTY = "spark.ckpt.kafka.secrets"

@@ -1,4 +1,4 @@
-"""What a setting of a stream knows about itself: its kind, its limits, and the sentence that documents it."""
+"""The declaration of a stream's setting: its group, its kind, its limits, and the sentence that documents it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEY = "setting"
 
 
 class Group(Enum):
-    """The part of a stream that a setting belongs to; the value is its heading in the documentation."""
+    """The part of a stream that a setting belongs to; the value is the heading in the documentation and in forms."""
 
     STREAM = "The stream"
     SOURCE = "Source"
@@ -25,12 +25,12 @@ class Group(Enum):
     RESTART = "Restart"
     SPARK = "Spark"
     STORAGE = "Storage"
-    #: What the submitter adds for one run of the driver; users do not set it.
+    #: The submitter sets these for one run of the driver; users do not set them.
     RUN = "Run"
 
 
 class Kind(Enum):
-    """What a value must be; the value says it in words."""
+    """The type of a setting; the value describes it in words."""
 
     TEXT = "a text"
     DURATION = "a number of seconds"
@@ -39,11 +39,11 @@ class Kind(Enum):
     MAPPING = "an object of names and values"
     TEXTS = "a text or a list of texts"
     OFFSETS = "an object of the form {topic: {partition: offset}}"
-    #: Checked by the class that has the setting.
+    #: The class that declares the setting checks it.
     OWN = "as its class says"
 
 
-#: What the driver's document may hold for each kind; numbers are checked with their limits.
+#: The JSON types of each kind in the driver's document; numbers are checked with their limits.
 _TYPES: Mapping[Kind, Any] = {
     Kind.TEXT: str,
     Kind.SWITCH: bool,
@@ -55,11 +55,11 @@ _TYPES: Mapping[Kind, Any] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: where it belongs, what it must be, and what it is for."""
+    """One setting: its group, its kind and limits, and its description."""
 
     group: Group
     kind: Kind
-    #: For the documentation; may hold Markdown.
+    #: The description, for the documentation and for forms; may contain Markdown.
     about: str
     least: float = -math.inf
     most: float = math.inf
@@ -72,7 +72,7 @@ def about(group: Group, kind: Kind, text: str, **limits: Any) -> dict[str, Setti
 
 
 def setting(default: Any, group: Group, kind: Kind, text: str, **limits: Any) -> Any:
-    """A setting with a default, as a field of a dataclass. Its type is the one that the class writes."""
+    """A setting with a default, as a field of a dataclass; the class declares its type."""
     metadata = about(group, kind, text, **limits)
     if isinstance(default, Mapping):
         return field(default_factory=lambda: dict(default), metadata=metadata)
@@ -80,12 +80,12 @@ def setting(default: Any, group: Group, kind: Kind, text: str, **limits: Any) ->
 
 
 def settings_of(declaration: Any) -> dict[str, Setting]:
-    """The settings of a class or of an object of it, by name, in the order of their declaration."""
+    """The settings of a class or of an object, by name, in the order of their declaration."""
     return {f.name: f.metadata[_KEY] for f in fields(declaration)}
 
 
 def default_of(f: Field[Any]) -> Any:
-    """The default of a setting; MISSING when it must be given."""
+    """The default of a setting; MISSING if it has none."""
     return f.default if f.default_factory is MISSING else f.default_factory()
 
 
@@ -95,12 +95,12 @@ def required(declaration: type[Any]) -> list[str]:
 
 
 def may_be_none(declaration: Any) -> frozenset[str]:
-    """The names of the settings whose default is None: no other one may be None."""
+    """The names of the settings whose default is None; only these may be None."""
     return frozenset(f.name for f in fields(declaration) if f.default is None)
 
 
 def check_value(name: str, value: Any, known: Setting) -> None:
-    """Raise ConfigError for a value of another type or beyond its limits: JSON's `"drain": "false"` would drain."""
+    """Raise ConfigError for a value of another type or beyond its limits: the text `"false"`, for example, counts as true."""
     if known.kind in (Kind.DURATION, Kind.WHOLE):
         _check_number(name, value, known)
     elif known.kind in _TYPES and not isinstance(value, _TYPES[known.kind]):
@@ -121,5 +121,5 @@ def _check_number(name: str, value: Any, known: Setting) -> None:
 
 
 def in_seconds(value: Any) -> Any:
-    """A length of time as JSON holds it; anything else is returned as it is, to be checked."""
+    """A duration as seconds, for JSON; any other value is returned unchanged, for the check."""
     return value.total_seconds() if isinstance(value, timedelta) else value

@@ -1,8 +1,8 @@
 """The settings of a stream that Airflow and the driver share: each is declared here, once.
 
-Airflow's `Stream` and the driver's `StreamConfig` derive from `StreamSettings` and add what only they need. Types, limits,
-the driver's document and the table in docs/declare-a-stream.md follow from what is written here. To add a setting, add it
-here, and run `scripts/stream_settings.py`, which writes the table.
+Airflow's `Stream` and the driver's `StreamConfig` derive from `StreamSettings` and add settings that only one of them needs.
+Types, limits, the driver's document, the tables in docs/ and the stored samples of tests/compatibility are derived from the
+declarations here. To add a setting, declare it here, and run `scripts/stream_settings.py`, which writes the tables.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ START_MODES = ("group", "earliest", "latest", "timestamp", "explicit", "ledger")
 MIRROR_MODES = ("on_checkpoint", "periodic", "disabled")
 MALFORMED_POLICIES = ("skip", "dead_letter", "fail")
 OUTPUT_MODES = ("append", "update", "complete")
-#: One lane per task is written by one librdkafka; more than this is a typing error, not a plan.
+#: Each lane has a Spark task and a producer of its own, so a higher number is taken as a typing error.
 MAX_LANES = 1024
-#: In Spark's start offsets -1 is the latest and -2 the earliest.
+#: In Spark's start offsets, -1 is the latest offset and -2 the earliest.
 LATEST_OR_EARLIEST = -2
 
-# A user may write a number or a switch as a template and a time in words; the driver is given the values.
+# In `Stream`, a user may write a template for a number or a switch, and a duration in words; the driver gets the values.
 TimeT = TypeVar("TimeT")
 WholeT = TypeVar("WholeT")
 SwitchT = TypeVar("SwitchT")
@@ -34,7 +34,7 @@ OffsetsT = TypeVar("OffsetsT")
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSettings(Generic[TimeT, WholeT, SwitchT, TopicsT, OffsetsT]):
-    """What the driver and Airflow both know about a stream."""
+    """The settings of a stream that the driver and Airflow both use."""
 
     # The stream
     name: str = field(
@@ -45,13 +45,17 @@ class StreamSettings(Generic[TimeT, WholeT, SwitchT, TopicsT, OffsetsT]):
         )
     )
     application_version: str = setting(
-        "", Group.STREAM, Kind.TEXT, "goes into the ledger; shows which version wrote a batch"
+        "", Group.STREAM, Kind.TEXT, "version of the application, written to the ledger with each batch"
     )
-    options: Mapping[str, Any] = setting({}, Group.STREAM, Kind.MAPPING, "the application's own; they are not secret")
+    options: Mapping[str, Any] = setting(
+        {}, Group.STREAM, Kind.MAPPING, "the application's own settings; not for secrets"
+    )
 
     # Source
     source: TopicsT = setting((), Group.SOURCE, Kind.TEXTS, "topic or topics that are read")
-    source_pattern: str | None = setting(None, Group.SOURCE, Kind.TEXT, "instead: a regular expression for topics")
+    source_pattern: str | None = setting(
+        None, Group.SOURCE, Kind.TEXT, "a regular expression for topics, in place of `source`"
+    )
     source_options: Mapping[str, str] = setting(
         {},
         Group.SOURCE,
@@ -66,20 +70,20 @@ class StreamSettings(Generic[TimeT, WholeT, SwitchT, TopicsT, OffsetsT]):
         "skip",
         Group.SOURCE,
         Kind.TEXT,
-        "records that the application calls malformed: `skip` and count, `dead_letter`, or `fail`",
+        "what happens to records that the application calls malformed: `skip` (and count), `dead_letter`, or `fail`",
         one_of=MALFORMED_POLICIES,
     )
     dead_letter_topic: str | None = setting(
-        None, Group.SOURCE, Kind.TEXT, "where malformed records go, in the same transaction"
+        None, Group.SOURCE, Kind.TEXT, "topic for malformed records, written in the same transaction"
     )
     group: str = setting(
-        "", Group.SOURCE, Kind.TEXT, "consumer group that shows the progress to lag tools; empty: the name"
+        "", Group.SOURCE, Kind.TEXT, "consumer group whose offsets show the progress to lag tools; empty: the name"
     )
     offset_mirror: str = setting(
         "on_checkpoint",
         Group.SOURCE,
         Kind.TEXT,
-        "when the group's offsets are committed: after each batch, `periodic`, or `disabled`. They never decide a resume",
+        "when the group's offsets are committed: after each batch, `periodic`, or `disabled`. A resume does not use them",
         one_of=MIRROR_MODES,
     )
     offset_mirror_period: TimeT = setting(
@@ -111,7 +115,7 @@ class StreamSettings(Generic[TimeT, WholeT, SwitchT, TopicsT, OffsetsT]):
         None,
         Group.SINK,
         Kind.TEXT,
-        "`append`, `update` or `complete`; empty: what the application says",
+        "`append`, `update` or `complete`; empty: the mode that the application declares",
         one_of=OUTPUT_MODES,
     )
     audit: str = setting(
@@ -125,7 +129,7 @@ class StreamSettings(Generic[TimeT, WholeT, SwitchT, TopicsT, OffsetsT]):
         1000,
         Group.SINK,
         Kind.WHOLE,
-        "batches that the ledger remembers; a verification cannot look further back",
+        "number of batches that the ledger keeps; a verification cannot go further back",
         least=2,
     )
 
@@ -134,15 +138,15 @@ class StreamSettings(Generic[TimeT, WholeT, SwitchT, TopicsT, OffsetsT]):
         timedelta(0),
         Group.BATCHES,
         Kind.DURATION,
-        "time between the starts of two batches; 0: a batch follows the one before it at once",
+        "time between the starts of two batches; 0: the next batch starts at once",
         least=0,
     )
-    drain: SwitchT = setting(False, Group.BATCHES, Kind.SWITCH, "process what is there at the start, then end")
+    drain: SwitchT = setting(False, Group.BATCHES, Kind.SWITCH, "process the records that exist at the start, then end")
     stop_at: OffsetsT = setting(
         {},
         Group.BATCHES,
         Kind.OFFSETS,
-        "end after the first batch that reaches these offsets, `{topic: {partition: offset}}`, in every partition named; that "
+        "end after the first batch that reaches these offsets, `{topic: {partition: offset}}`, in every named partition; that "
         "batch may go beyond",
         least=0,
     )
@@ -150,14 +154,14 @@ class StreamSettings(Generic[TimeT, WholeT, SwitchT, TopicsT, OffsetsT]):
         None,
         Group.BATCHES,
         Kind.WHOLE,
-        "bounds a batch, and so its transaction, when the stream has to catch up",
+        "limits the size of a batch, and so of its transaction, when the stream has to catch up",
         least=1,
     )
     min_pause: TimeT = setting(
         timedelta(0),
         Group.BATCHES,
         Kind.DURATION,
-        "at least so long between the end of a batch and the start of the next",
+        "shortest time between the end of a batch and the start of the next",
         least=0,
     )
     batch_timeout: TimeT = setting(
@@ -194,6 +198,6 @@ class StreamSettings(Generic[TimeT, WholeT, SwitchT, TopicsT, OffsetsT]):
         metadata=about(
             Group.STORAGE,
             Kind.TEXT,
-            "a path that Spark and Airflow both can reach: `file://`, `hdfs://`, `s3a://`, `gs://`, `abfss://`",
+            "a path that both Spark and Airflow can reach: `file://`, `hdfs://`, `s3a://`, `gs://`, `abfss://`",
         )
     )

@@ -1,1 +1,1 @@
-"""What both sides of a verification agree on: the cut through a stream that may be running, and what a scan found."""
+"""What Airflow and Spark share in a verification: the consistent cut through a running stream, and the result of a scan."""

@@ -1,10 +1,10 @@
-"""The rules by which each record of a sink is accounted for, where the stream writes the audit header.
+"""The rules of the audit: they check each record of a sink by its audit header, if the stream writes one.
 
-The header names a record: batch, lane, place in the lane. Every name of a lane that the ledger has must be seen once; any
-other one is alien. Of several copies the first counts, and within a partition the places of a lane only go up.
+The header names a record by batch, lane and place in the lane. Every name of a lane that is in the ledger must occur once; any
+other name is alien. Of several copies the first counts, and the places of a lane increase within a partition.
 
-The rules work on numpy arrays. The scan in process feeds them chunk by chunk, the Spark job lane by lane. Of a lane that is
-complete nothing is kept, so that memory follows the size of a batch, not the number of records.
+The rules work on numpy arrays. The scan in one process passes them chunk by chunk, the Spark job lane by lane. A complete lane is
+dropped, so the memory depends on the size of a batch, not on the number of records.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from ckpt_stream.protocol.verification.scan_result import (
     Name,
 )
 
-#: Stands for no batch, lane or place: a column without nulls goes to numpy as it is.
+#: Means no batch, lane or place; numpy takes a column without nulls without a copy.
 NONE = -1
 NO_NAME: Name = (NONE, NONE, NONE)
-#: Far more batches than a stream can have, and still a 64-bit number when the lane is added.
+#: More batches than any stream has; multiplied into a key together with the lane, it still fits into 64 bits.
 MOST_BATCHES = 1 << 50
 
 
 def batches_meant(expected: ExpectedLanes, query: int, batch: Any, lane: Any, place: Any) -> Any:
-    """For records in one query's range, the index of the batch that each name means; NONE for an alien."""
+    """For records in one query's range, the index of the batch that each name refers to; NONE for an alien."""
     import numpy as np
 
     possible = (batch >= 0) & (batch < MOST_BATCHES) & (lane >= 0) & (lane < MAX_LANES)
@@ -59,7 +59,7 @@ class LanePlaces:
         self._highest: dict[int, int] = {}
 
     def add(self, partition: int, places: Any) -> tuple[Any, Any]:
-        """Take the next records of a partition, none of them alien: which are a second copy, and which come too late."""
+        """Add the next records of a partition, without aliens; returns which are a second copy, and which are out of order."""
         import numpy as np
 
         again, late = np.ones(len(places), dtype=bool), np.zeros(len(places), dtype=bool)
@@ -88,7 +88,7 @@ class LanePlaces:
 
 
 class Audit:
-    """Accounts for the records of a topic as they are read, each partition in the order of its offsets."""
+    """Checks the records of a topic as they are read, each partition in the order of its offsets."""
 
     def __init__(self, expected: ExpectedLanes) -> None:
         self._expected = expected
@@ -96,7 +96,7 @@ class Audit:
         self._lanes: dict[tuple[int, int], LanePlaces] = {}
 
     def add(self, partition: int, lies_in: int | None, offsets: Sequence[int], names: Sequence[Name | None]) -> None:
-        """Take records of one partition that lie in the range of one batch; a name is None where no header can be read."""
+        """Add records of one partition that lie in the range of one batch; a name is None if the header cannot be read."""
         import numpy as np
 
         batch, lane, place = np.array([name or NO_NAME for name in names], dtype=np.int64).T
@@ -119,7 +119,7 @@ class Audit:
         return self._lanes[index, lane]
 
     def finish(self) -> AuditResult:
-        """The result, with what was expected and not seen."""
+        """The result, including the records that were expected and not seen."""
         seen = {key: (places.seen, places.missing) for key, places in self._lanes.items()}
         self._result.incomplete += incomplete_lanes(self._expected, seen)
         return self._result

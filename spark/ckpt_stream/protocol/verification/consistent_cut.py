@@ -1,7 +1,7 @@
 """A consistent cut through a stream that may be running: a last batch, and the sink's offsets that bound it.
 
-Each ledger record says where the sink ended when its batch began, so the start of batch N+1 bounds batch N exactly. Only
-the newest batch has no such bound: it is taken if the sink stands still around it, and otherwise left to the next time.
+Each ledger record has the end of the sink when its batch began, so the start of batch N+1 is exactly the end of batch N. Only
+the newest batch has no such end: it is included if nothing is written to the sink meanwhile, and otherwise left out.
 A verification takes its batches from the ledger, a recomputation from the checkpoint: `known_end` is the rule of both.
 """
 
@@ -15,21 +15,22 @@ from ckpt_stream.protocol.ledger.ledger_batches import Batch
 from ckpt_stream.protocol.topic_ends import TopicEnds
 from ckpt_stream.protocol.verification.scan_result import Boundaries
 
-#: The markers of a committed transaction reach all its partitions within milliseconds; a running stream never stands still.
+#: How long to wait for a moment without writes. The markers of a committed transaction reach all its partitions within
+#: milliseconds, but in a running stream there may be no such moment.
 STAND_STILL_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
 class BatchRange:
-    """The batches to look at; the ends are included. None: from the start, to the newest."""
+    """The batches to verify, first and last included. None: from the start, to the newest."""
 
     after: int | None = None
     until: int | None = None
-    #: The query that `after` counts in; None: the newest in the ledger, as for `until`.
+    #: The query to which the number `after` belongs; None: the newest query in the ledger, as for `until`.
     query: str | None = None
 
     def slice_of(self, batches: Sequence[Batch]) -> tuple[int, int]:
-        """Where among the batches the range begins and ends. A query that the ledger does not know came before all of it."""
+        """The indexes at which the range begins and ends. A query that is not in the ledger counts as older than all of it."""
         order = list(dict.fromkeys(b.query for b in batches))
         if not order:
             return 0, 0
@@ -49,7 +50,7 @@ ALL_BATCHES = BatchRange()
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The batches in the ledger and then the sink's ends, of a stream that may be running."""
+    """The batches in the ledger, and the sink's ends that were read after them; the stream may be running."""
 
     batches: Sequence[Batch]
     ends: TopicEnds
@@ -68,19 +69,19 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class ConsistentCut:
-    """The batches to verify, and what bounds them in the sink."""
+    """The batches to verify, and the offsets between which their records lie in the sink."""
 
     batches: Sequence[Batch]
     start: Mapping[int, int]
     end: Mapping[int, int]
     boundaries: Boundaries
-    #: The batch whose start is the end of the cut; None: the cut ends where the sink does.
+    #: The batch whose start is the end of the cut; None: the cut ends at the end of the sink.
     next_batch: Batch | None = None
-    #: The newest batch was left out because it is in flight.
+    #: The number of the newest batch, if it was left out because it is in flight.
     left_out: int | None = None
 
     def after_retention(self, earliest: Mapping[int, int]) -> ConsistentCut:
-        """The batches of which retention has deleted nothing: those that begin where the topic does, or later."""
+        """The cut without batches that retention has deleted in part: only batches that begin at or after the topic's start."""
         begins = self.boundaries.offsets
         whole = [i for i in range(len(self.batches)) if all(o[i] >= earliest.get(p, 0) for p, o in begins.items())]
         first = whole[0] if whole else len(self.batches)
@@ -112,10 +113,10 @@ def take_consistent_cut(
 
 
 def _cut(batches: Sequence[Batch], end: Mapping[int, int], topic: str, first: int, last: int) -> ConsistentCut:
-    """The batches from one place to another, as far as the ledger has forgotten nothing between."""
+    """The batches of a range, from the last gap in the ledger on."""
     following = batches[last] if last < len(batches) else None
     if following is not None and following.cut_off:
-        first = last  # where the batch before it ends is unknown
+        first = last  # the end of the previous batch is unknown
     first = max((i for i in range(first, last) if batches[i].cut_off), default=first)
     chosen = batches[first:last]
     starts = [b.sink_start(topic) for b in chosen]
@@ -126,7 +127,7 @@ def _cut(batches: Sequence[Batch], end: Mapping[int, int], topic: str, first: in
 
 
 def _begins(known: Sequence[int | None], stop: int) -> list[int]:
-    """Where each batch begins in a partition; one that does not name the partition has none of its records."""
+    """Where each batch begins in a partition; a batch that does not name the partition has no records in it."""
     offsets = []
     for offset in reversed(known):
         stop = stop if offset is None else offset
@@ -135,8 +136,8 @@ def _begins(known: Sequence[int | None], stop: int) -> list[int]:
 
 
 def _without_newest(snapshot: Snapshot, topic: str) -> ConsistentCut:
-    """The sink does not stand still: leave out the newest batch, whose end is not known yet, and those before it of which
-    readers do not see everything yet."""
+    """The cut of a sink that is being written to: without the newest batch, whose end is not known yet, and without batches
+    before it that readers do not see completely yet."""
     batches, ends = snapshot.batches, snapshot.ends
     first, last = snapshot.wanted.slice_of(batches)
     last = min(last, max(0, len(batches) - 1))
@@ -151,7 +152,7 @@ def _without_newest(snapshot: Snapshot, topic: str) -> ConsistentCut:
 
 
 def cut_beside(batches: Sequence[Batch], ledger: Sequence[Batch], ends: TopicEnds, topic: str) -> ConsistentCut:
-    """The same batches in another topic that their transactions write to; ``ledger`` was read after its ends."""
+    """The same batches in another topic of their transactions; ``ledger`` was read after the ends of that topic."""
     place = next((i for i, b in enumerate(ledger) if b.id == batches[-1].id), len(ledger))
     cut = _cut([*batches, *ledger[place + 1 :]], ends.stable, topic, 0, len(batches))
     return replace(cut, end={p: min(stop, ends.stable.get(p, stop)) for p, stop in cut.end.items()})

@@ -1,4 +1,4 @@
-"""Whether a topic still holds every record of a range. What it does not hold is unknown, and never right. Pure."""
+"""Whether a topic still holds every record of a range. A range with removed records counts as unknown, never as correct. Pure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Removed:
 
 
 def removed_by_retention(start: Mapping[int, int], earliest: Mapping[int, int]) -> Removed | None:
-    """The first partition of a range that has lost records, by where the range and the partitions begin.
+    """The first partition that no longer has the first records of its range; ``earliest`` is where each partition begins.
 
-    A partition in which everything was deleted and nothing new came has lost records as well.
+    This includes a partition that is empty because everything in it was deleted.
     """
     for partition, wanted in start.items():
         if (first := earliest.get(partition, 0)) > wanted:
@@ -34,7 +34,7 @@ def removed_by_retention(start: Mapping[int, int], earliest: Mapping[int, int]) 
 
 
 def removed_by_compaction(topic: str, cleanup_policy: str) -> str | None:
-    """What compaction does to a topic with this policy, in words; None where there is none."""
+    """A text for a topic that is compacted; None if the policy does not compact."""
     if "compact" not in cleanup_policy:
         return None
     return f"{topic} has cleanup.policy={cleanup_policy}: compaction removes records."

@@ -1,7 +1,7 @@
-"""What a scan of the sink has found: the one format of the scan in process and of the Spark job.
+"""The result of a scan of the sink, in one format for the scan in one process and for the Spark job.
 
-What it means is decided in one place, where it is compared with the ledger. A scan knows a batch by its index in the
-range: 0 is the first. Its number may occur twice: a query that took the ledger over counts from 0 again.
+The verification compares it with the ledger; a scan draws no conclusion. A scan identifies a batch by its index in the range (0
+is the first), because a batch number may occur twice: a query that adopted the ledger counts from 0 again.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ SCAN_FORMAT = 2
 
 ALIEN, DUPLICATE, OUT_OF_ORDER = "alien", "duplicate", "out_of_order"
 FAULT_KINDS = (ALIEN, DUPLICATE, OUT_OF_ORDER)
-#: Records of one kind that are listed one by one; the rest is only counted.
+#: So many records of one kind are listed one by one; further records are only counted.
 LISTED = 20
-#: Missing places of a lane that are named; the rest is only counted.
+#: So many missing places of a lane are named; further places are only counted.
 NAMED = 5
 
 #: batch, lane and place in the lane: what the audit header names.
@@ -42,7 +42,7 @@ class Sums:
     placed: int = 0
 
     def add(self, records: int, checksum: int, partition: int) -> None:
-        """Add what lies in one partition."""
+        """Add records of one partition."""
         self.records += records
         self.checksum = add(self.checksum, checksum)
         self.placed = add(self.placed, checksum * _weight(partition))
@@ -58,7 +58,7 @@ class Boundaries:
     """Per partition, the offsets at which each batch of the range begins."""
 
     offsets: Mapping[int, Sequence[int]]
-    #: The ledger format of each batch, by which its records are hashed; of all of them the newest, where none is given.
+    #: The ledger format of each batch, which decides how its records are hashed; if empty, all have the newest format.
     formats: Sequence[int] = ()
 
     def batch_at(self, partition: int, offset: int) -> tuple[int | None, int]:
@@ -78,7 +78,7 @@ class ExpectedLane:
 
     #: The index of its batch in the range.
     index: int
-    #: Counts the queries of the range: 0 is the first, and each one that took over has the next number.
+    #: The index of its query in the range: 0 is the first, and each query that adopted the ledger has the next number.
     query_index: int
     batch: int
     lane: int
@@ -86,15 +86,15 @@ class ExpectedLane:
 
 
 class ExpectedLanes:
-    """What the audit headers of a range mean.
+    """Finds the lane to which the name in an audit header refers.
 
-    Several queries use the same names. A name means a lane of the query in whose range the record lies or, if that query has
+    Several queries use the same names. A name refers to a lane of the query in whose range the record lies or, if that query has
     no such lane, of the query before it.
     """
 
     def __init__(self, lanes: Sequence[ExpectedLane]) -> None:
         self.all = lanes
-        #: (index of the batch, lane) -> records that the ledger has.
+        #: (index of the batch, lane) -> number of records according to the ledger.
         self.records = {(lane.index, lane.lane): lane.records for lane in lanes}
         queries: list[dict[tuple[int, int], int]] = [
             {} for _ in range(max((e.query_index for e in lanes), default=0) + 1)
@@ -103,14 +103,14 @@ class ExpectedLanes:
             queries[lane.query_index][lane.batch, lane.lane] = lane.index
         #: The index of each query's first batch.
         self.begins = [min(indexes.values(), default=0) for indexes in queries]
-        #: Per query in whose range a record lies: (batch, lane) -> index of the batch that this means.
+        #: Per query in whose range a record lies: (batch, lane) -> index of the batch to which the name refers.
         self.meanings = [
             dict(item for indexes in (*reversed(queries[own + 1 :]), *queries[: own + 1]) for item in indexes.items())
             for own in range(len(queries))
         ]
 
     def batch_meant(self, name: Name, lies_in: int | None) -> int | None:
-        """The index of the batch that a name means; None: there is no such lane."""
+        """The index of the batch to which a name refers; None: there is no such lane."""
         return self.meanings[self.query_of(lies_in)].get((name[0], name[1]))
 
     def query_of(self, index: int | None) -> int:
@@ -120,22 +120,22 @@ class ExpectedLanes:
 
 @dataclass(frozen=True)
 class Example:
-    """One record that is not as it should be."""
+    """One faulty record."""
 
     kind: str
     partition: int
     offset: int
     #: The index of the batch in whose range it lies; None: before the first one.
     lies_in: int | None = None
-    #: What its audit header says; None: it has none that can be read.
+    #: The name in its audit header; None: it has no header that can be read.
     name: Name | None = None
-    #: The index of the batch that the name means; None: no such lane is known.
+    #: The index of the batch to which the name refers; None: there is no such lane.
     means: int | None = None
 
 
 @dataclass(frozen=True)
 class IncompleteLane:
-    """A lane of a batch of which not every place was seen."""
+    """A lane of a batch in which places are missing."""
 
     #: The index of its batch.
     index: int
@@ -147,7 +147,7 @@ class IncompleteLane:
 
 @dataclass
 class AuditResult:
-    """What the audit headers show, record by record."""
+    """The result of the audit, from the header of each record."""
 
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FAULT_KINDS, 0))
     examples: list[Example] = field(default_factory=list)
@@ -162,18 +162,18 @@ class AuditResult:
 
 @dataclass
 class Scan:
-    """What was found in one topic: sums by the batches' indexes (None: before the first batch)."""
+    """The result for one topic: sums by the index of the batch (None: before the first batch)."""
 
     batches: dict[int | None, Sums] = field(default_factory=dict)
     records: int = 0
     seconds: float = 0.0
     topic: str = ""
     audit: AuditResult | None = None
-    #: Records that a reader with read_uncommitted sees, if that was asked.
+    #: The number of records that a reader with read_uncommitted sees, if that was asked for.
     uncommitted: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON has no null among an object's names, so the sums are a list."""
+        """As a JSON document. The sums are a list, because a JSON object cannot have null as a name."""
         sums = [[index, s.records, s.checksum, s.placed] for index, s in self.batches.items()]
         return {**vars(self), "batches": sums, "audit": None if self.audit is None else _audit_as_dict(self.audit)}
 
@@ -183,7 +183,7 @@ def scans_to_json(scans: Sequence[Scan]) -> str:
 
 
 def scans_from_json(text: str) -> list[Scan]:
-    """The scans of a job's result file."""
+    """Parse the scans in the result file of a job."""
     try:
         document = json.loads(text)
         if document["format"] != SCAN_FORMAT:
@@ -202,7 +202,7 @@ def _scan(document: Mapping[str, Any]) -> Scan:
 
 
 def _audit_as_dict(result: AuditResult) -> dict[str, Any]:
-    """With the names that the file had from the start: `here` for `lies_in`, `turn` for the index of a batch."""
+    """With the field names of the file format: `here` for `lies_in`, `turn` for the index of a batch."""
     examples = [
         {
             "kind": e.kind,
@@ -231,6 +231,6 @@ def _audit(document: Mapping[str, Any]) -> AuditResult:
 
 
 def parse_name(header: bytes) -> Name | None:
-    """What an audit header says; None when it is not one of ours."""
+    """Parse an audit header; None if it is not one of airflow-ckpt."""
     found = NAME.fullmatch(header)
     return (int(found[1]), int(found[2]), int(found[3])) if found else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from airflow_ckpt.exceptions import CkptError
+from airflow_ckpt.exceptions import BadArgument
 from airflow_ckpt.verify.scan.record_ids import id_reader
 
 pytestmark = pytest.mark.unit
@@ -61,5 +61,5 @@ def test_an_id_is_found_where_the_path_says(path: str, message: Message, expecte
 
 @pytest.mark.parametrize("path", ["", "id", "$", "header:", "$.a..b", "$.a[x]", "$a", "Key", "$.a[0"])
 def test_a_path_that_names_nothing_is_refused(path: str) -> None:
-    with pytest.raises(CkptError, match=re.escape(repr(path))):
+    with pytest.raises(BadArgument, match=re.escape(repr(path))):
         id_reader(path)
