@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from ckpt_stream.driver.lane import write_lane
-from ckpt_stream.errors import CommitUnknown, EndOfInputUnknown, InputIncomplete, LedgerAhead, ReplayDiffers, SinkError
+from ckpt_stream.errors import (
+    CommitUnknown,
+    EndOfInputUnknown,
+    InputIncomplete,
+    LedgerAhead,
+    LedgerUndecided,
+    ReplayDiffers,
+    SinkError,
+)
 from ckpt_stream.protocol.ledger.ledger_record import LedgerRecord
 from tests.ckpt_stream.driver.lane_writes import DEAD, LEDGER, SINK, calls, ledger, rows, spec, write
 from tests.support.fake_kafka import FakeBroker, kafka_error
@@ -98,6 +106,18 @@ def test_a_ledger_that_is_ahead_is_refused_before_anything_is_begun(broker: Fake
     broker.calls.clear()
     with pytest.raises(LedgerAhead):
         write(spec(1))
+    assert calls(broker, "begin_transaction", "produce") == []
+
+
+def test_nothing_is_written_while_another_programs_transaction_hides_records_of_the_ledger(broker: FakeBroker) -> None:
+    """Readers see batch 0 as the newest one, although batch 1 is in the sink."""
+    write(spec(0))
+    broker.partition(LEDGER).hidden_from = broker.partition(LEDGER).high
+    write(spec(1))
+    broker.calls.clear()
+    with pytest.raises(LedgerUndecided):
+        write(spec(1))
+    assert broker.values(SINK) == [b"a", b"b"] * 2
     assert calls(broker, "begin_transaction", "produce") == []
 
 

@@ -122,6 +122,16 @@ def test_a_batch_begins_where_the_batch_before_has_ended(
     assert writer.specs[1].start == writer.specs[0].end == {"orders": {"0": 30}}
 
 
+@pytest.mark.parametrize("before", [1, 3])
+def test_a_batch_that_does_not_follow_the_last_one_begins_where_the_checkpoint_says(
+    new: Callable[..., Sink], writer: Writer, before: int
+) -> None:
+    sink = new()
+    sink(rows(), before)
+    sink(rows(), 3)
+    assert writer.specs[1].start == {"orders": {"0": 30}}
+
+
 def test_a_batch_without_an_entry_in_the_offset_log_is_not_written(new: Callable[..., Sink], writer: Writer) -> None:
     with pytest.raises(StreamError, match="offsets/4"):
         new()(rows(), 4)

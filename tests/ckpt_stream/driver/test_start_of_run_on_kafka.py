@@ -96,6 +96,17 @@ def test_lanes_that_no_ledger_knows_yet_are_fenced_too(world: World) -> None:
     assert len(world.broker.topics[LEDGER].partitions) == 2
 
 
+# The unfinished batch
+
+
+def test_a_lane_that_the_stream_no_longer_has_is_none_of_the_unfinished_batchs_lanes(world: World) -> None:
+    world.checkpoint(begun=3, committed=2)
+    world.ledger(2, world.written(2, 0, 1), world.written(2, 1, 2))
+    unfinished = world.begin(lanes=1).unfinished
+    assert unfinished is not None
+    assert (unfinished.batch, unfinished.lanes_in_sink, unfinished.is_one_attempt(1)) == (2, 1, True)
+
+
 # Anchors
 
 
