@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,7 +28,7 @@ from tests.ckpt_stream.moving import QUERY, offsets
 from tests.ckpt_stream.samples import held
 from tests.support.fake_kafka import FakeBroker
 
-EARLIER = "20250101T000000.000000-earlier"
+EARLIER, LATER = "20250101T000000.000000-earlier", "99990101T000000.000000-late"
 POISON_TEXT = 'ckpt-poison:{"topic":"orders","partition":0,"offset":29,"once":true,"reason":"the word ERROR"}'
 
 
@@ -59,6 +59,10 @@ class World:
         self.started: list[Any] = []
         self.mirrored: list[Any] = []
         self.closed: list[str] = []
+        #: Properties of the Spark session.
+        self.spark: dict[str, str] = {}
+        #: The client settings of Kafka that the parts of the run were given.
+        self.kafka_of: dict[str, Mapping[str, Any]] = {}
         for name, fake in {
             "CheckpointFiles": lambda spark, checkpoint: files,
             "OffsetMirror": self._mirror,
@@ -68,13 +72,16 @@ class World:
         }.items():
             monkeypatch.setattr(driver, name, fake)
 
-    def _mirror(self, *_: Any) -> Any:
+    def _mirror(self, kafka: Mapping[str, Any], *_: Any) -> Any:
+        self.kafka_of["mirror"] = kafka
         self.while_mirror_is_made()
         return SimpleNamespace(
             begin_at=lambda batch, end: self.mirrored.append((batch, end)), close=lambda: self.closed.append("mirror")
         )
 
-    def _queries(self, *given: Any) -> Any:
+    def _queries(self, spark: Any, config: StreamConfig, kafka: Mapping[str, Any], *_: Any) -> Any:
+        self.kafka_of["queries"] = kafka
+
         def start(what: Any) -> Any:
             self.started.append(what)
             return SimpleNamespace(id=QUERY)
@@ -102,7 +109,7 @@ class World:
             kafka={"bootstrap.servers": "localhost:9092"}, **{"start": "earliest", **settings},
         )  # fmt: skip
         self.files.__dict__["written"] = []
-        self.driver = Driver(a_spark(), config, lambda events: events)
+        self.driver = Driver(a_spark(self.spark), config, lambda events: events)
         self.code, self.line = self.driver.run()
         return self.read(self.driver.record.run)
 
@@ -131,15 +138,15 @@ class World:
         ledger.partitions[0].write(record.key, record.to_json())
 
 
-def a_spark() -> Any:
+def a_spark(properties: Mapping[str, str] | None = None) -> Any:
     """As much of a Spark session as the driver itself looks at."""
-    context = SimpleNamespace(
-        applicationId="app-1", uiWebUrl="http://ui", version="4", getConf=lambda: SimpleNamespace(getAll=list)
-    )
+    known = dict(properties or {})
+    conf = SimpleNamespace(getAll=lambda: list(known.items()))
+    context = SimpleNamespace(applicationId="app-1", uiWebUrl="http://ui", version="4", getConf=lambda: conf)
     current = SimpleNamespace(pid=lambda: os.getpid())
     lang = SimpleNamespace(ProcessHandle=SimpleNamespace(current=lambda: current))
     return SimpleNamespace(
         sparkContext=context,
-        conf=SimpleNamespace(get=lambda name, default: default),
+        conf=SimpleNamespace(get=known.get),
         _jvm=SimpleNamespace(java=SimpleNamespace(lang=lang)),
     )

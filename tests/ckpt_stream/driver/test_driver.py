@@ -14,19 +14,24 @@ from ckpt_stream.machine.process_identity import this_driver
 from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
 from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, Resume
 from ckpt_stream.protocol.run_files import restart_history
-from ckpt_stream.protocol.run_files.record_files import POISON, STOP, list_from_json
+from ckpt_stream.protocol.run_files.record_files import POISON, RUNS, STOP, list_from_json
 from ckpt_stream.protocol.run_files.run_record import (
     FAILED,
     FINISHED,
+    KEEP_RUNS,
     RUNNING,
     STARTING,
     STOPPED,
     Failure,
+    runs_in,
 )  # fmt: skip
 from ckpt_stream.protocol.run_files.stop_requests import stop_request
 from ckpt_stream.protocol.settings.config import StreamConfig
-from tests.ckpt_stream.driver.driver_world import EARLIER, POISON_TEXT, NotedWrites, World, a_spark
+from ckpt_stream.protocol.settings.input_names import SECRETS_PROPERTY
+from ckpt_stream.spark.unsafe_settings import IGNORE_LEDGER
+from tests.ckpt_stream.driver.driver_world import EARLIER, LATER, POISON_TEXT, NotedWrites, World, a_spark
 from tests.ckpt_stream.moving import QUERY
+from tests.ckpt_stream.samples import held
 from tests.support.fake_kafka import FakeBroker
 
 pytestmark = pytest.mark.unit
@@ -92,6 +97,29 @@ def test_the_secrets_of_kafka_are_not_in_the_record(world: World) -> None:
     )
 
 
+def test_every_client_of_the_run_gets_the_secrets_that_were_passed_apart_from_the_configuration(world: World) -> None:
+    world.spark[SECRETS_PROPERTY] = '{"sasl.password": "HUSH"}'
+    world.committed(2)
+    assert world.drive().failure is None
+    settings = [*(client.settings for client in world.broker.clients), *world.kafka_of.values()]
+    assert len(settings) > 3
+    assert {each.get("sasl.password") for each in settings} == {"HUSH"}
+    assert "HUSH" not in (world.files.read(world.driver.record.path) or "")
+
+
+@pytest.mark.parametrize("where", ["stream", "spark", "environment"])
+def test_a_run_with_a_setting_that_would_break_exactly_once_fails_before_it_asks_kafka(
+    world: World, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if where == "spark":
+        world.spark["spark.speculation"] = "true"
+    if where == "environment":
+        monkeypatch.setenv(IGNORE_LEDGER, "1")
+    record = world.drive(source_options={"failOnDataLoss": "false"} if where == "stream" else {})
+    assert (record.state, record.failure.error if record.failure else None) == (FAILED, "UnsafeSetting")
+    assert (world.started, world.broker.calls) == ([], [])
+
+
 # Poison records
 
 
@@ -127,10 +155,29 @@ def test_a_run_beside_a_living_one_is_refused_before_it_asks_kafka(world: World)
 
 
 def test_a_run_that_was_not_seen_at_the_first_look_is_seen_before_the_first_query(world: World) -> None:
-    world.while_mirror_is_made = lambda: world.other("99990101T000000.000000-late", STARTING, RUNNING) and None
+    world.while_mirror_is_made = lambda: world.other(LATER, STARTING, RUNNING) and None
     record = world.drive()
     assert (record.state, record.failure.error if record.failure else None) == (FAILED, "DriverAlive")
     assert world.started == []
+
+
+def test_a_run_that_was_there_first_is_never_passed_over_even_if_its_clock_is_ahead(world: World) -> None:
+    world.other(LATER, STARTING)
+    assert (record := world.drive()).failure is not None
+    assert (record.failure.error, world.broker.calls) == ("DriverAlive", [])
+
+
+def test_a_run_that_starts_at_the_same_time_and_is_younger_refuses_nothing(world: World) -> None:
+    world.while_mirror_is_made = lambda: world.other(LATER, STARTING) and None
+    assert world.drive().state == FINISHED
+
+
+def test_only_the_newest_run_records_are_kept(world: World) -> None:
+    runs = [f"20250101T{number:06d}.000000-earlier" for number in range(KEEP_RUNS + 2)]
+    for run in runs:
+        world.other(run, FINISHED)
+    own = world.drive().run
+    assert runs_in(world.files.names(RUNS)) == [*runs[2:], own]
 
 
 @pytest.mark.parametrize("state", [FINISHED, STOPPED, FAILED])
@@ -207,6 +254,14 @@ def test_the_offset_mirror_begins_at_the_checkpoints_last_committed_batch(world:
 def test_a_new_stream_has_nothing_to_mirror(world: World) -> None:
     world.drive()
     assert world.mirrored == []
+
+
+def test_a_query_that_takes_a_ledger_over_has_committed_nothing_to_mirror(world: World) -> None:
+    ledger = world.broker.topic(ledger_topic("orders"), cleanup_policy="compact")
+    last = held(7, query_id="earlier", topic_id=world.out.id, end={"orders": {"0": 80}})
+    ledger.partitions[0].write(last.key, last.to_json())
+    assert world.drive(start="ledger").failure is None
+    assert (world.driver.committed, world.mirrored) == ({"orders": {"0": 80}}, [])
 
 
 def test_a_stream_whose_ledger_is_gone_is_refused_before_its_first_query(world: World) -> None:
