@@ -82,6 +82,18 @@ def test_the_earlier_plan_of_a_batch_is_kept_and_named_if_it_turns_out_to_be_in_
     assert kept[0] in refused.value.helps
 
 
+@pytest.mark.parametrize(("planned", "after"), [(0, 7000), (7000, 0)])
+def test_a_batch_over_a_loss_is_planned_with_the_watermark_that_the_stream_has_reached(
+    planned: int, after: int
+) -> None:
+    """A watermark that falls back would let late records into windows that are closed already."""
+    files = Files(begun=3)
+    files.texts["offsets/2"] = offsets(2).replace('"batchWatermarkMs": 0', f'"batchWatermarkMs": {planned}')
+    files.texts["commits/2"] = COMMIT.replace(":0", f":{after}")
+    assert next(gap(files, 35, LostRange("orders", 0, 30, 35)).batches(partly_in_sink=False)).batch == 3
+    assert parse_offsets(files.texts["offsets/3"]).watermark_ms == 7000
+
+
 # The batches before the stream continues
 
 

@@ -72,8 +72,8 @@ class World:
             commit_if_due=lambda: None,
         )
         config = StreamConfig(
-            name="orders", checkpoint=str(files.root), source=("orders",), sink="orders-out",
-            kafka={"bootstrap.servers": "localhost:9092"}, **settings,
+            name="orders", checkpoint=str(files.root), sink="orders-out", kafka={"bootstrap.servers": "localhost:9092"},
+            **{"source": ("orders",), **settings},
         )  # fmt: skip
         self.watch = Watch(self.query, self.progress, files, Heartbeat(files, self.record), mirror, config, ())
 
@@ -81,10 +81,10 @@ class World:
         self.query.steps = list(steps)
         return self.watch.until_the_end()
 
-    def write(self, batch: int) -> None:
+    def write(self, batch: int, end: Any = None) -> None:
         """The sink has written a batch."""
         self.progress.current = None
-        end = {"orders": {"0": 10 * batch + 10}}
+        end = end or {"orders": {"0": 10 * batch + 10}}
         lane = {"lane": 0, "records": 4, "dead_letters": 1, "skipped": False, "differs": False}
         self.progress.written.append(WrittenBatch(batch, "begun", "ended", {}, end, (lane,)))
 
@@ -291,6 +291,33 @@ def test_a_run_finishes_at_the_offsets_at_which_it_stops(files: FsspecFiles) -> 
 
     assert world.until_the_end(batch(0), batch(1), nothing, nothing) == FINISHED
     assert (world.query.stops, world.noted()) == (1, [0, 1])
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"orders": {"0": 19, "1": 5}, "refunds": {"0": 7}},
+        {"orders": {"0": 20, "1": 5}, "refunds": {"0": 6}},
+        {"orders": {"0": 20}, "refunds": {"0": 7}},
+        {"orders": {"0": 20, "1": 5}},
+    ],
+)
+def test_a_run_finishes_only_when_every_partition_of_every_topic_has_reached_its_offset(
+    files: FsspecFiles, end: dict[str, dict[str, int]]
+) -> None:
+    reached = {"orders": {"0": 20, "1": 5}, "refunds": {"0": 7}}
+    world, stopping = World(files, source=("orders", "refunds"), stop_at=reached), []
+
+    def batch(number: int, end: Any) -> Callable[[], None]:
+        def done() -> None:
+            stopping.append(world.progress.stopping)
+            world.write(number, end)
+            world.commit(number)
+
+        return done
+
+    assert world.until_the_end(batch(0, end), batch(1, reached), nothing, nothing) == FINISHED
+    assert (stopping, world.query.stops) == ([False, False], 1)
 
 
 # Whether the stream waits for input
