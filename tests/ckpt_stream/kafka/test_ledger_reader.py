@@ -90,6 +90,26 @@ def test_a_batch_that_was_written_twice_is_read_twice(broker: FakeBroker, clock:
     assert [r.batch for r in lane.read()] == [0, 1, 1]
 
 
+def test_a_tombstone_deletes_every_copy_of_its_batch(broker: FakeBroker, clock: FakeClock) -> None:
+    lane = Lane(broker, clock, 2)
+    lane.write(held(0))
+    lane.tombstone(0)
+    assert [r.batch for r in lane.read()] == [1]
+
+
+def test_a_record_that_is_written_during_a_read_belongs_to_the_next_read(broker: FakeBroker, clock: FakeClock) -> None:
+    lane, reader = Lane(broker, clock, 1), LaneReader(TOPIC, 0)
+    late = iter([held(1)])
+
+    def write_late() -> None:
+        for record in late:
+            lane.write(record)
+
+    lane.consumer.before_poll, lane.consumer.passes_over_skipped = write_late, True
+    assert [r.batch for r in reader.read(lane.consumer)] == [0]
+    assert [r.batch for r in reader.read(lane.consumer)] == [0, 1]
+
+
 def test_a_second_read_fetches_only_what_is_new_and_returns_all(broker: FakeBroker, clock: FakeClock) -> None:
     lane, reader = Lane(broker, clock, 50), LaneReader(TOPIC, 0)
     assert len(reader.read(lane.consumer)) == 50

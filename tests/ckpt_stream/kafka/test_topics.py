@@ -57,6 +57,16 @@ def test_a_topic_that_this_user_may_not_describe_is_a_refusal_and_not_a_missing_
         topics.find("orders")
 
 
+def test_a_broker_that_does_not_answer_in_time_is_an_error_and_not_a_missing_topic(
+    broker: FakeBroker, topics: Topics
+) -> None:
+    broker.topic("orders")
+    broker.fail("describe_topics", *[kafka_error("_TIMED_OUT")] * 1000)
+    with pytest.raises(SinkError) as unknown:
+        topics.find("orders")
+    assert unknown.value.restart_may_help
+
+
 def test_a_refused_login_is_reported_at_once_although_librdkafka_goes_on_trying(
     broker: FakeBroker, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,8 @@ class FakeConsumer:
         self.before_poll: Callable[[], None] = lambda: None
         #: An offset that is never delivered.
         self.stuck_at: int | None = None
+        #: A poll passes over skipped offsets, as the real one does when the record behind them has arrived already.
+        self.passes_over_skipped = False
         self.closed = False
         self._positions: dict[tuple[str, int], int] = {}
         self._paused: set[tuple[str, int]] = set()
@@ -120,7 +122,7 @@ class FakeConsumer:
             self._positions[where] = at + 1
             record = log.log[at]
             if record is None or (record.aborted and self.settings.get("isolation.level") != "read_uncommitted"):
-                return None
+                return self.poll(seconds) if self.passes_over_skipped else None
             self.delivered += 1
             return Message(TopicPartition(*where, at), record)
         if self.broker.clock is not None:
