@@ -86,6 +86,14 @@ def test_a_range_that_ends_before_the_newest_batch_needs_no_standstill(slept: li
     assert cut.next_batch is snapshot.batches[1]
 
 
+def test_a_range_is_not_cut_before_readers_see_all_of_its_last_batch(slept: list[float]) -> None:
+    """The next batch is in the ledger, but the marker of the last one may be late in a partition of the sink."""
+    ends = [TopicEnds({0: 0}, {0: stable}, {0: 31}) for stable in (9, 10)]
+    looks = iter([Snapshot(written(3), end, at_rest=False, wanted=BatchRange(until=0)) for end in ends])
+    cut, found = take_consistent_cut(lambda: next(looks), "sink")
+    assert (len(cut.batches), cut.end, found.ends, len(slept)) == (1, {0: 10}, ends[1], 1)
+
+
 def test_a_stream_that_stands_still_within_the_time_is_not_cut_short(slept: list[float]) -> None:
     still = TopicEnds({0: 0}, {0: 25}, {0: 25})
     looks: Iterator[Snapshot] = iter([Snapshot(written(2), still, at_rest=rest) for rest in (False, False, True)])
