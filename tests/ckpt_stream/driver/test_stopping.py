@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
@@ -11,20 +9,9 @@ from ckpt_stream.driver import stopping
 from ckpt_stream.driver.heartbeat import Heartbeat
 from ckpt_stream.protocol.run_files.record_files import STOP
 from ckpt_stream.protocol.run_files.run_record import RunRecord, path_of
+from tests.ckpt_stream.driver.meanwhile import Meanwhile
 
 pytestmark = pytest.mark.unit
-
-
-class Meanwhile(FsspecFiles):
-    """Storage on which another program acts right after the next write of a file."""
-
-    def then(self, act: Callable[[], None]) -> None:
-        self._act = act
-
-    def write(self, name: str, text: str) -> None:
-        super().write(name, text)
-        if act := self.__dict__.pop("_act", None):
-            act()
 
 
 @pytest.fixture
@@ -53,6 +40,16 @@ def test_a_request_that_is_withdrawn_while_the_run_takes_it_up_is_not_obeyed(
 ) -> None:
     storage.write(STOP, "one")
     storage.then(lambda: storage.remove(STOP))
+    assert not stopping.take_up(storage, heartbeat, "one")
+    assert not is_noted(storage, heartbeat)
+
+
+def test_a_request_that_is_replaced_while_the_run_takes_it_up_is_not_obeyed_in_its_place(
+    storage: Meanwhile, heartbeat: Heartbeat
+) -> None:
+    """The new one may be for another run: it is looked at by itself."""
+    storage.write(STOP, "one")
+    storage.then(lambda: storage.write(STOP, "another"))
     assert not stopping.take_up(storage, heartbeat, "one")
     assert not is_noted(storage, heartbeat)
 
