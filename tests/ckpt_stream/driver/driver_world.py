@@ -15,6 +15,7 @@ from ckpt_stream.driver import driver
 from ckpt_stream.driver.driver import Driver
 from ckpt_stream.driver.source_loss import LossBatch
 from ckpt_stream.errors import DataLost
+from ckpt_stream.kafka.topics import Topics
 from ckpt_stream.machine.process_identity import this_driver
 from ckpt_stream.protocol.checkpoint.checkpoint_log import input_digest
 from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
@@ -55,7 +56,7 @@ class World:
         self.loss_batches: list[LossBatch] = []
         #: Whether the driver said that the batch in doubt is partly in the sink.
         self.partly_in_sink: list[bool] = []
-        self.lost: tuple[Any, ...] = ()
+        self.find_lost: Callable[[], tuple[Any, ...]] = tuple
         self.started: list[Any] = []
         self.mirrored: list[Any] = []
         self.closed: list[str] = []
@@ -68,9 +69,16 @@ class World:
             "OffsetMirror": self._mirror,
             "Queries": self._queries,
             "SourceLoss": self._loss,
+            "Topics": self._topics,
             "Watch": lambda query, progress, *_: SimpleNamespace(until_the_end=lambda: self.happens(progress)),
         }.items():
             monkeypatch.setattr(driver, name, fake)
+
+    def _topics(self, kafka: Mapping[str, Any]) -> Topics:
+        made = Topics(kafka)
+        close = made.close
+        made.close = lambda: (self.closed.append("topics"), close())[-1]  # type: ignore[method-assign]
+        return made
 
     def _mirror(self, kafka: Mapping[str, Any], *_: Any) -> Any:
         self.kafka_of["mirror"] = kafka
@@ -98,7 +106,7 @@ class World:
 
         return SimpleNamespace(
             batches=batches,
-            find=lambda: self.lost,
+            find=self.find_lost,
             refusal=lambda lost: DataLost(f"lost {lost}", "risk", "helps"),
         )
 

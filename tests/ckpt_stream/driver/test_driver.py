@@ -10,6 +10,7 @@ import pytest
 
 from ckpt_stream.driver.new_record import new_record
 from ckpt_stream.driver.source_loss import LossBatch
+from ckpt_stream.errors import SinkError
 from ckpt_stream.machine.process_identity import this_driver
 from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
 from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, Resume
@@ -30,7 +31,7 @@ from ckpt_stream.protocol.settings.config import StreamConfig
 from ckpt_stream.protocol.settings.input_names import SECRETS_PROPERTY
 from ckpt_stream.spark.unsafe_settings import IGNORE_LEDGER
 from tests.ckpt_stream.driver.driver_world import EARLIER, LATER, POISON_TEXT, NotedWrites, World, a_spark
-from tests.ckpt_stream.moving import QUERY
+from tests.ckpt_stream.moving import QUERY, offsets
 from tests.ckpt_stream.samples import held
 from tests.support.fake_kafka import FakeBroker
 
@@ -42,8 +43,8 @@ def world(broker: FakeBroker, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) ->
     return World(broker, NotedWrites(str(tmp_path)), monkeypatch)
 
 
-def fails(error: BaseException) -> Callable[[Any], str]:
-    def happens(_: Any) -> str:
+def fails(error: BaseException) -> Callable[..., Any]:
+    def happens(*_: Any) -> Any:
         raise error
 
     return happens
@@ -67,6 +68,20 @@ def test_the_record_is_written_before_kafka_is_asked_for_anything(world: World) 
     assert found[0][0] == STARTING
 
 
+def test_the_heartbeat_begins_before_kafka_is_asked_for_anything(world: World) -> None:
+    """To fence the lanes, or to read a large ledger, may take minutes."""
+    found: list[bool] = []
+    world.broker.fail("describe_topics", lambda: found.append(world.driver.heartbeat._thread.is_alive()))
+    world.drive()
+    assert found == [True]
+
+
+def test_the_former_writers_are_fenced_with_the_streams_transaction_timeout(world: World) -> None:
+    world.drive(transaction_timeout=90, lanes=2)
+    fences = [c.settings for c in world.broker.clients if "transactional.id" in c.settings]
+    assert [settings["transaction.timeout.ms"] for settings in fences] == [90_000] * 2
+
+
 def test_a_failure_is_in_the_record_with_its_batch(world: World) -> None:
     def happens(progress: Any) -> str:
         progress.current = (4, 0.0)
@@ -83,7 +98,7 @@ def test_a_failure_is_in_the_record_with_its_batch(world: World) -> None:
 def test_clients_are_closed_however_the_run_ends(world: World) -> None:
     world.happens = fails(RuntimeError("x"))
     world.drive()
-    assert world.closed == ["mirror"]
+    assert world.closed == ["mirror", "topics"]
     assert not world.driver.heartbeat._thread.is_alive()
 
 
@@ -251,6 +266,14 @@ def test_the_offset_mirror_begins_at_the_checkpoints_last_committed_batch(world:
     assert world.started == [({}, False)], "the checkpoint decides, and not the start options"
 
 
+def test_a_stream_whose_first_batch_is_in_doubt_repeats_it_and_does_not_start_elsewhere(world: World) -> None:
+    world.files.write("metadata", json.dumps({"id": QUERY}))
+    world.files.write("offsets/0", offsets(0))
+    world.broker.topic(ledger_topic("orders"), cleanup_policy="compact")
+    assert world.drive(start="latest").failure is None
+    assert (world.started, world.mirrored) == ([({}, False)], [])
+
+
 def test_a_new_stream_has_nothing_to_mirror(world: World) -> None:
     world.drive()
     assert world.mirrored == []
@@ -300,12 +323,18 @@ def test_a_stop_during_a_batch_over_a_loss_ends_the_run(world: World) -> None:
 
 
 def test_sparks_error_about_lost_records_becomes_the_refusal_that_names_them(world: World) -> None:
-    world.happens, world.lost = fails(RuntimeError("Some data may have been lost")), ("orders-0",)
+    world.happens, world.find_lost = fails(RuntimeError("Some data may have been lost")), lambda: ("orders-0",)
     assert (record := world.drive()).failure is not None
     assert (record.failure.error, record.failure.restart_may_help) == ("DataLost", False)
 
 
 def test_sparks_error_stays_if_nothing_is_found_to_be_lost(world: World) -> None:
     world.happens = fails(RuntimeError("Some data may have been lost"))
+    assert (record := world.drive()).failure is not None
+    assert record.failure.error == "RuntimeError"
+
+
+def test_sparks_error_stays_if_it_cannot_be_found_out_what_is_lost(world: World) -> None:
+    world.happens, world.find_lost = fails(RuntimeError("Some data may have been lost")), fails(SinkError("no answer"))
     assert (record := world.drive()).failure is not None
     assert record.failure.error == "RuntimeError"

@@ -134,6 +134,17 @@ def test_only_a_batch_that_is_partly_in_the_sink_stays_as_it_was_planned(
 
 
 @pytest.mark.parametrize("partly_in_sink", [True, False])
+def test_a_first_batch_that_was_planned_before_its_records_were_lost_passes_over_them(partly_in_sink: bool) -> None:
+    """It is too late to let the source begin after them."""
+    files = Files()
+    files.move(1)
+    loss = gap(files, 9, LostRange("orders", 0, 5, 9))
+    end = 10 if partly_in_sink else 9
+    assert run_by_spark(files, loss, partly_in_sink=partly_in_sink) == [(LossBatch(0, as_planned=partly_in_sink), end)]
+    assert files.texts["sources/0/0"] == PINNED
+
+
+@pytest.mark.parametrize("partly_in_sink", [True, False])
 def test_a_batch_over_a_loss_that_ends_without_a_commit_is_an_error(partly_in_sink: bool) -> None:
     files = Files(begun=3)
     files.move(1)

@@ -10,7 +10,7 @@ import pytest
 
 from ckpt_stream.driver import start_of_run
 from ckpt_stream.driver.start_of_run import Start, reconcile_at_start
-from ckpt_stream.errors import LedgerAhead, LedgerUndecided
+from ckpt_stream.errors import LedgerAhead, LedgerLost, LedgerUndecided
 from ckpt_stream.kafka import ledger_comparison
 from ckpt_stream.kafka.ledger_safety import Durability
 from ckpt_stream.kafka.topics import Topic
@@ -82,6 +82,22 @@ def test_what_an_ending_driver_commits_during_the_fence_is_compared_with_the_che
 
     under_test.while_fenced = finish_a_batch
     assert under_test.begin().reconciliation == Reconciliation(kind, batch)
+    assert under_test.fences == 1
+
+
+def test_a_record_that_readers_see_only_after_the_fence_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The former driver was killed between the commit of its transaction and the marker in the ledger."""
+    under_test = World(monkeypatch, Files([], begun=3))
+    under_test.holds(1)
+    under_test.while_fenced = lambda: under_test.holds(2)
+    assert under_test.begin().reconciliation == Reconciliation(Resume.CLEAN, 2)
+
+
+def test_a_record_that_readers_do_not_see_after_the_fence_either_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    under_test = World(monkeypatch, Files([], begun=3))
+    under_test.holds(1)
+    with pytest.raises(LedgerLost):
+        under_test.begin()
     assert under_test.fences == 1
 
 
