@@ -95,6 +95,9 @@ def test_a_tombstone_deletes_every_copy_of_its_batch(broker: FakeBroker, clock: 
     lane.write(held(0))
     lane.tombstone(0)
     assert [r.batch for r in lane.read()] == [1]
+    lane.write(held(0, run_id="again"))
+    lane.tombstone(0)
+    assert [r.batch for r in lane.read()] == [1]
 
 
 def test_a_record_that_is_written_during_a_read_belongs_to_the_next_read(broker: FakeBroker, clock: FakeClock) -> None:
@@ -130,6 +133,16 @@ def test_records_are_read_as_they_were_written_although_they_share_equal_values(
     assert found[2].query_id is found[0].query_id
 
 
+def test_a_read_whose_end_has_fallen_back_keeps_what_was_read_before(broker: FakeBroker, clock: FakeClock) -> None:
+    """A broker that becomes leader may know an older end of the committed records for a moment."""
+    lane, reader = Lane(broker, clock, 3), LaneReader(TOPIC, 0)
+    for hidden_from in (None, 2, None):
+        lane.partition.hidden_from = hidden_from
+        assert [r.batch for r in reader.read(lane.consumer)] == [0, 1, 2]
+    lane.tombstone(2)
+    assert [r.batch for r in reader.read(lane.consumer)] == [0, 1]
+
+
 @pytest.mark.parametrize("leftovers", [0, 5, 100])
 def test_the_newest_record_is_found_before_what_aborted_attempts_left(
     broker: FakeBroker, clock: FakeClock, leftovers: int
@@ -137,6 +150,22 @@ def test_the_newest_record_is_found_before_what_aborted_attempts_left(
     lane = Lane(broker, clock, 5)
     lane.partition.mark(leftovers)
     assert lane.last() == held(4)
+
+
+def test_a_tombstone_at_the_end_of_a_lane_does_not_hide_its_newest_record(broker: FakeBroker, clock: FakeClock) -> None:
+    lane = Lane(broker, clock, 3)
+    lane.tombstone(0)
+    assert lane.last() == held(2)
+
+
+@pytest.mark.parametrize("leftovers", [3, 100])
+def test_a_lane_whose_first_offsets_are_gone_is_searched_to_where_it_begins(
+    broker: FakeBroker, clock: FakeClock, leftovers: int
+) -> None:
+    lane = Lane(broker, clock, 5)
+    lane.partition.mark(leftovers)
+    lane.partition.low = 10
+    assert lane.last() is None
 
 
 def test_a_lane_that_holds_only_aborted_attempts_has_no_record(broker: FakeBroker, clock: FakeClock) -> None:
@@ -158,6 +187,14 @@ def test_nothing_is_decided_about_a_fenced_lane_in_which_another_program_has_an_
     assert undecided.value.restart_may_help
     before = held(batches - 1) if batches else None
     assert lane.last(fenced=False) == before
+
+
+def test_one_hidden_offset_is_enough_to_decide_nothing(broker: FakeBroker, clock: FakeClock) -> None:
+    lane = Lane(broker, clock, 3)
+    lane.partition.hidden_from = lane.partition.high
+    lane.partition.write(b"key", b"of a transaction that is open")
+    with pytest.raises(LedgerUndecided):
+        lane.last()
 
 
 def test_a_lane_that_was_never_written_to_is_empty_once_kafka_has_answered(

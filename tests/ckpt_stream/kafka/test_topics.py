@@ -27,6 +27,13 @@ def test_a_topic_is_described_with_what_makes_it_this_topic_and_keeps_its_record
     assert topics.find("orders") == Topic("orders", made.id, 2, ((1, 2, 3), (1, 2, 3)), frozenset({0, 1}))
 
 
+def test_a_topic_whose_replicas_are_all_in_sync_is_complete(broker: FakeBroker, topics: Topics) -> None:
+    broker.topic("orders", 2)
+    found = topics.find("orders")
+    assert found is not None
+    assert found.incomplete == frozenset()
+
+
 def test_a_topic_that_was_made_again_has_another_id(broker: FakeBroker, topics: Topics) -> None:
     broker.topic("orders")
     before = topics.get("orders", "sink")
@@ -78,6 +85,22 @@ def test_a_refused_login_is_reported_at_once_although_librdkafka_goes_on_trying(
     with pytest.raises(SinkRejected, match="wrong password"):
         topics.find("orders")
     assert broker.names_of_calls() == ["describe_topics"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "rejected", "named"),
+    [("_TIMED_OUT", False, "certificate has expired"), ("TOPIC_AUTHORIZATION_FAILED", True, "TOPIC_AUTHORIZATION")],
+)
+def test_an_error_of_the_connection_explains_a_timeout_and_no_other_answer(
+    broker: FakeBroker, topics: Topics, monkeypatch: pytest.MonkeyPatch, answer: str, rejected: bool, named: str
+) -> None:
+    (admin,) = broker.clients
+    expired = KafkaError(KafkaError._SSL, "certificate has expired")
+    monkeypatch.setattr(admin, "poll", lambda _: admin.settings["error_cb"](expired))
+    broker.fail("describe_topics", *[TimeoutError(), kafka_error(answer)] * 1000)
+    with pytest.raises(SinkError, match=named) as found:
+        topics.find("orders")
+    assert isinstance(found.value, SinkRejected) is rejected
 
 
 def test_the_reason_for_a_timeout_is_the_newest_error_of_the_connection() -> None:
