@@ -26,6 +26,11 @@ def test_a_partition_without_a_commit_is_left_out(broker: FakeBroker) -> None:
     assert ask() == {"orders": {"1": 7}}
 
 
+def test_a_group_that_stands_at_the_first_offset_of_all_has_committed_it(broker: FakeBroker) -> None:
+    broker.groups["reports"] = {("orders", 0): 0}
+    assert ask() == {"orders": {"0": 0}}
+
+
 def test_a_group_that_has_committed_nothing_is_empty(broker: FakeBroker) -> None:
     assert ask() == {}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ckpt_stream.errors import SinkError, SinkRejected, StreamError
@@ -39,6 +41,22 @@ def test_more_lanes_add_partitions_and_fewer_take_none_away(broker: FakeBroker, 
     same = ensure(topics, 1)
     assert (same.partitions, same.id) == (3, first.id)
     assert broker.names_of_calls().count("create_topics") == 1
+
+
+def test_a_widened_ledger_is_used_when_kafka_shows_all_of_its_lanes(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that does not know the new partitions yet describes the topic as it was."""
+    ensure(topics, 1)
+    find, answers = topics.find, iter([1, 1, 1, 2])
+
+    def find_late(name: str) -> Topic | None:
+        found = find(name)
+        return found if found is None or name != "orders.ledger" else replace(found, partitions=next(answers))
+
+    monkeypatch.setattr(topics, "find", find_late)
+    assert ensure(topics, 2).partitions == 2
+    assert list(answers) == []
 
 
 def test_a_ledger_that_another_driver_made_meanwhile_is_taken(broker: FakeBroker, topics: Topics) -> None:

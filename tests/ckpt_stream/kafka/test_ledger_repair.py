@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from ckpt_stream.errors import BatchInDoubt, LedgerAhead, LedgerUndecided, Refused, SinkRejected
+from ckpt_stream.errors import BatchInDoubt, DriverAlive, LedgerAhead, LedgerUndecided, Refused, SinkRejected
 from ckpt_stream.kafka.lane_control import read_ledger_ends
 from ckpt_stream.kafka.ledger_repair import DONE, REDO, Rebuilt, accept_differing_replay, rebuild, reset
+from ckpt_stream.machine.process_identity import this_driver
 from ckpt_stream.protocol.checkpoint.checkpoint_log import input_digest
 from ckpt_stream.protocol.ledger.ledger_record import ANCHOR, LedgerRecord
 from ckpt_stream.protocol.run_files.record_files import ACCEPTED, REPLAYS
+from ckpt_stream.protocol.run_files.run_record import FAILED, RUNNING, STARTING, RunRecord
 from tests.ckpt_stream.moving import QUERY, MovingCheckpoint, offsets
 from tests.ckpt_stream.samples import held
 from tests.support.fake_kafka import FakeBroker
@@ -122,10 +124,31 @@ def test_a_lane_of_the_batch_in_doubt_that_the_ledger_has_in_the_sink_is_not_anc
         world.rebuild()
 
 
-def test_a_ledger_ahead_of_the_checkpoint_is_not_anchored_at_the_older_batch(broker: FakeBroker) -> None:
-    world = World(broker, of_batch(7, 0), of_batch(7, 1), in_doubt=3)
-    with pytest.raises(LedgerAhead, match="batch 7"):
+@pytest.mark.parametrize("ahead", [4, 7])
+def test_a_ledger_ahead_of_the_checkpoint_is_not_anchored_at_the_older_batch(broker: FakeBroker, ahead: int) -> None:
+    world = World(broker, of_batch(3, 0), of_batch(ahead, 1), in_doubt=3)
+    with pytest.raises(LedgerAhead, match=f"batch {ahead}"):
         world.rebuild()
+
+
+@pytest.mark.parametrize("state", [STARTING, RUNNING])
+def test_a_ledger_is_not_repaired_while_a_driver_of_the_checkpoint_is_alive(broker: FakeBroker, state: str) -> None:
+    """Its fence would end a stream that writes."""
+    world = World(broker, of_batch(2, 0), of_batch(3, 1), in_doubt=3)
+    driver = RunRecord("20260101T000000.000000-x", "orders", state=state, driver=this_driver(1))
+    world.files.write(driver.path, driver.to_json())
+    with pytest.raises(DriverAlive):
+        world.rebuild()
+    with pytest.raises(DriverAlive):
+        accept_differing_replay(world.files, {}, "orders", by="ann")
+    assert (broker.owners, ACCEPTED in world.files.texts) == ({}, False)
+
+
+def test_a_run_that_has_ended_does_not_keep_a_ledger_from_being_repaired(broker: FakeBroker) -> None:
+    world = World(broker, in_doubt=3)
+    driver = RunRecord("20260101T000000.000000-x", "orders", state=FAILED, driver=this_driver(1))
+    world.files.write(driver.path, driver.to_json())
+    assert world.rebuild() == Rebuilt(LEDGER, 3, 2)
 
 
 @pytest.mark.parametrize(("batch", "decision"), [(3, DONE), (3, REDO), (0, REDO)])

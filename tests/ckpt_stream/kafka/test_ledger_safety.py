@@ -95,6 +95,14 @@ def test_a_ledger_on_one_broker_is_as_safe_as_a_sink_on_one_broker() -> None:
     )
 
 
+def test_a_ledger_need_not_have_more_replicas_in_sync_than_the_sink_has_replicas() -> None:
+    """A sink that wants more of them takes no records; a ledger with the same setting would take none either."""
+    refuse_unsafe_ledger(
+        topic("orders.ledger", 2, min_insync_replicas="2"), topic("orders", 2, min_insync_replicas="3")
+    )
+    refusal(topic("orders.ledger", 2, min_insync_replicas="1"), topic("orders", 2, min_insync_replicas="3"))
+
+
 def test_settings_that_may_not_be_seen_are_no_fault_and_the_replicas_still_count() -> None:
     hidden = Durability("orders.ledger", ((1, 2, 3),), None)
     refuse_unsafe_ledger(hidden, SINK)

@@ -269,3 +269,10 @@ def test_closing_sends_kafka_nothing(broker: FakeBroker, new: Callable[..., Tran
     transaction.close()
     assert broker.calls == before
     assert broker.partition("orders").stable == 0
+
+
+def test_a_closed_transaction_keeps_no_client(new: Callable[..., Transaction]) -> None:
+    """A task writes a lane of every batch: each client that stayed would keep its threads and connections."""
+    transaction = new()
+    transaction.close()
+    assert transaction.producer is None

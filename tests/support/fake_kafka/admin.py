@@ -100,6 +100,8 @@ class FakeAdmin:
         def widen(new: Any) -> None:
             self.broker.called("create_partitions", new.topic)
             partitions = self._found(new.topic).partitions
+            if new.new_total_count <= len(partitions):
+                raise KafkaException(KafkaError(KafkaError.INVALID_PARTITIONS))
             partitions += [FakePartition() for _ in range(new.new_total_count - len(partitions))]
 
         return {new.topic: Answer(lambda new=new: widen(new)) for new in topics}
