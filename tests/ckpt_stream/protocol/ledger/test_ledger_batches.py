@@ -43,6 +43,24 @@ def test_an_anchor_is_no_batch() -> None:
     assert names(batches_of([[*lane(0, ("a", [0]), lanes=1), anchor]])) == ["a0"]
 
 
+def test_of_a_batch_that_a_lane_has_written_twice_the_first_record_counts() -> None:
+    (batch,) = batches_of([[held(0, records=3), held(0, records=5)]])
+    assert batch.records == 3
+
+
+def test_a_batch_of_which_a_later_query_has_replaced_a_lane_is_forgotten_and_not_torn() -> None:
+    """Batch 5 of the later query has the key of the earlier one's; its other lane is not written yet."""
+    lanes = [lane(0, ("a", [5, 6]), ("b", range(5))), lane(1, ("a", [6]), ("b", range(6)))]
+    assert names(batches_of(lanes))[:2] == ["|a6", "b0"]
+
+
+def test_nothing_is_forgotten_between_a_query_and_the_one_that_took_over_at_its_end() -> None:
+    """Batch 3 of the earlier query is still there, although the later one has a batch 3 as well."""
+    first = held(0, query_id="b", adopted={"query_id": "a", "batch": 3})
+    written = [*lane(0, ("a", [2, 3]), lanes=1), first, *lane(0, ("b", range(1, 5)), lanes=1)]
+    assert names(batches_of([written])) == ["|a2", "a3", "b0", "b1", "b2", "b3", "b4"]
+
+
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_the_oldest_batches_of_a_ledger_are_forgotten(lanes: int) -> None:
     written = [lane(n, ("a", [5, 6, 7]), lanes=lanes) for n in range(lanes)]

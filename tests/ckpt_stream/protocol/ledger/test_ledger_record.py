@@ -16,6 +16,7 @@ from ckpt_stream.protocol.ledger.ledger_record import (
     LedgerRecord,
     ledger_topic,
     record_key,
+    sink_start,
     sink_starts,
     transactional_id,
 )
@@ -167,3 +168,16 @@ def test_the_start_of_a_newest_batch_that_lacks_lanes_is_known() -> None:
     assert sink_starts([*whole, torn], "out") == {1: {0: 150}, 2: {0: 200}}
     assert sink_starts([torn], "out") == {2: {0: 200}}
     assert sink_starts([], "out") == {}
+
+
+@pytest.mark.parametrize("earliest", [0, 1])
+def test_a_batch_begins_where_its_earliest_attempt_did(earliest: int) -> None:
+    """A lane that a later run wrote names an end of the sink behind the records of the other lane."""
+    lanes = [held(1, n, 2, sink_start={"out": {"0": 100 if n == earliest else 130, "1": 7}}) for n in (0, 1)]
+    assert sink_start(lanes, "out") == {0: 100, 1: 7}
+
+
+def test_an_anchor_is_no_batch_with_a_start() -> None:
+    written = [held(n, sink_start={"out": {"0": 10 * n}}) for n in (3, 4)]
+    anchors = [held(4, kind=ANCHOR), held(5, kind=ANCHOR)]
+    assert sink_starts([*written, *anchors], "out") == {3: {0: 30}, 4: {0: 40}}

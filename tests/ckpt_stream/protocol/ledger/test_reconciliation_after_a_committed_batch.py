@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ckpt_stream.errors import LedgerAhead, LedgerLost, OtherInput
+from ckpt_stream.errors import LanesChanged, LedgerAhead, LedgerLost, OtherInput
 from ckpt_stream.protocol.ledger.ledger_record import ANCHOR
 from ckpt_stream.protocol.ledger.reconciliation import AnchorsToWrite, Reconciliation, Resume
 from tests.ckpt_stream.protocol.ledger.reconciling import refusal_of, start
@@ -74,6 +74,10 @@ def test_a_committed_batch_that_the_ledger_lacks_is_refused_with_its_own_number(
 def test_a_committed_batch_that_a_single_lane_lacks_is_refused() -> None:
     refused = refusal_of(LedgerLost, checkpoint_at(5, 5), held(5, 0, 2), held(4, 1, 2), lanes=2)
     assert "Lane 1" in refused.found
+
+
+def test_a_committed_batch_whose_lanes_were_divided_differently_is_refused() -> None:
+    refusal_of(LanesChanged, checkpoint_at(5, 5), held(5, 0, 2), held(5, 1, 3), lanes=2)
 
 
 def test_a_committed_batch_with_other_input_is_refused() -> None:

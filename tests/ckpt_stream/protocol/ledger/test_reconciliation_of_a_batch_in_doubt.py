@@ -75,6 +75,17 @@ def test_a_rebuild_that_was_finished_counts_for_every_lane() -> None:
     assert start(checkpoint_at(5, 4), *ledger, lanes=2).to_finish == ()
 
 
+def test_a_lane_that_is_in_the_sink_decides_although_another_one_is_anchored_at_the_batch() -> None:
+    ledger = held(5, 0, 3), held(5, 1, 3, kind=ANCHOR), held(4, 2, 3)
+    assert start(checkpoint_at(5, 4), *ledger, lanes=3).to_finish == (2,)
+
+
+@pytest.mark.parametrize("ledger", [(held(5, 0, 2), held(4, 1, 3)), (held(4, 0, 2), held(4, 1, 3))])
+def test_a_lane_that_wrote_its_last_batch_in_another_division_is_refused(ledger: Sequence[LedgerRecord]) -> None:
+    """Only an anchor may have another number of lanes: it is what is left of a change that was interrupted."""
+    refusal_of(LanesChanged, checkpoint_at(5, 4), *ledger, lanes=2)
+
+
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_fewer_lanes_are_refused_when_only_lanes_beyond_them_hold_the_first_batch(lanes: int) -> None:
     refused = refusal_of(LanesChanged, checkpoint_at(0, None), None, None, held(0, 2, 3), lanes=lanes)
