@@ -13,6 +13,7 @@ from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 from ckpt_stream.protocol.checkpoint.checkpoint_log import initial_offsets
 from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
 from ckpt_stream.protocol.settings.config import StreamConfig
+from ckpt_stream.protocol.settings.input_names import SECRETS_PROPERTY
 from ckpt_stream.verify import recompute as under_test
 from ckpt_stream.verify import sink_job
 from ckpt_stream.verify.recompute import recompute, run
@@ -244,6 +245,15 @@ def test_a_run_does_what_it_is_asked_for(world: World) -> None:
     world.run(until=1, scratch=world.elsewhere)
     ((last, scratch, _),) = world.replayed
     assert (last, scratch.rpartition("/")[0], world.result["last_batch"]) == (1, world.elsewhere, 1)
+
+
+def test_every_client_of_a_recomputation_gets_the_secrets_that_were_passed_apart(world: World) -> None:
+    login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "a", "sasl.password": "HUSH"}
+    world.spark.conf.get = {SECRETS_PROPERTY: json.dumps(login)}.get
+    assert world.recompute()["unknown"] == []
+    assert {client.settings.get("sasl.password") for client in world.broker.clients} == {"HUSH"}
+    read = [frame.options for frame in (*world.spark.streams, *world.spark.batches)]
+    assert all("HUSH" in str(options) for options in read)
 
 
 def test_a_result_that_is_unknown_is_written_too_and_is_no_failure(world: World) -> None:
