@@ -60,6 +60,8 @@ class World:
         self.started: list[Any] = []
         self.mirrored: list[Any] = []
         self.closed: list[str] = []
+        #: The offsets from which the queries continue.
+        self.continues_at: Any = None
         #: Properties of the Spark session.
         self.spark: dict[str, str] = {}
         #: The client settings of Kafka that the parts of the run were given.
@@ -87,8 +89,8 @@ class World:
             begin_at=lambda batch, end: self.mirrored.append((batch, end)), close=lambda: self.closed.append("mirror")
         )
 
-    def _queries(self, spark: Any, config: StreamConfig, kafka: Mapping[str, Any], *_: Any) -> Any:
-        self.kafka_of["queries"] = kafka
+    def _queries(self, spark: Any, config: StreamConfig, kafka: Mapping[str, Any], *given: Any) -> Any:
+        self.kafka_of["queries"], self.continues_at = kafka, given[-1]
 
         def start(what: Any) -> Any:
             self.started.append(what)

@@ -11,26 +11,22 @@ import pytest
 from ckpt_stream.driver.new_record import new_record
 from ckpt_stream.driver.source_loss import LossBatch
 from ckpt_stream.errors import SinkError
-from ckpt_stream.machine.process_identity import this_driver
 from ckpt_stream.protocol.ledger.ledger_record import ledger_topic
 from ckpt_stream.protocol.ledger.reconciliation import Reconciliation, Resume
-from ckpt_stream.protocol.run_files import restart_history
-from ckpt_stream.protocol.run_files.record_files import POISON, RUNS, STOP, list_from_json
+from ckpt_stream.protocol.run_files.record_files import POISON, STOP, list_from_json
 from ckpt_stream.protocol.run_files.run_record import (
     FAILED,
     FINISHED,
-    KEEP_RUNS,
     RUNNING,
     STARTING,
     STOPPED,
     Failure,
-    runs_in,
 )  # fmt: skip
 from ckpt_stream.protocol.run_files.stop_requests import stop_request
 from ckpt_stream.protocol.settings.config import StreamConfig
 from ckpt_stream.protocol.settings.input_names import SECRETS_PROPERTY
 from ckpt_stream.spark.unsafe_settings import IGNORE_LEDGER
-from tests.ckpt_stream.driver.driver_world import EARLIER, LATER, POISON_TEXT, NotedWrites, World, a_spark
+from tests.ckpt_stream.driver.driver_world import EARLIER, POISON_TEXT, NotedWrites, World, a_spark
 from tests.ckpt_stream.moving import QUERY, offsets
 from tests.ckpt_stream.samples import held
 from tests.support.fake_kafka import FakeBroker
@@ -112,6 +108,13 @@ def test_the_secrets_of_kafka_are_not_in_the_record(world: World) -> None:
     )
 
 
+def test_an_accepted_loss_is_not_in_the_record_from_which_the_next_run_may_be_started(world: World) -> None:
+    """A user accepts a loss for one run."""
+    record = world.drive(accepted_loss=[{"topic": "orders", "partition": 0, "start": 3, "end": 5}])
+    assert record.failure is None
+    assert "accepted_loss" not in record.settings
+
+
 def test_every_client_of_the_run_gets_the_secrets_that_were_passed_apart_from_the_configuration(world: World) -> None:
     world.spark[SECRETS_PROPERTY] = '{"sasl.password": "HUSH"}'
     world.committed(2)
@@ -159,53 +162,6 @@ def test_a_record_that_fails_every_run_is_not_remembered(world: World) -> None:
     assert world.files.read(POISON) is None
 
 
-# Other drivers
-
-
-def test_a_run_beside_a_living_one_is_refused_before_it_asks_kafka(world: World) -> None:
-    world.other(EARLIER, STARTING, RUNNING)
-    record = world.drive()
-    assert (record.state, record.failure.error if record.failure else None) == (FAILED, "DriverAlive")
-    assert (world.started, world.broker.calls) == ([], [])
-
-
-def test_a_run_that_was_not_seen_at_the_first_look_is_seen_before_the_first_query(world: World) -> None:
-    world.while_mirror_is_made = lambda: world.other(LATER, STARTING, RUNNING) and None
-    record = world.drive()
-    assert (record.state, record.failure.error if record.failure else None) == (FAILED, "DriverAlive")
-    assert world.started == []
-
-
-def test_a_run_that_was_there_first_is_never_passed_over_even_if_its_clock_is_ahead(world: World) -> None:
-    world.other(LATER, STARTING)
-    assert (record := world.drive()).failure is not None
-    assert (record.failure.error, world.broker.calls) == ("DriverAlive", [])
-
-
-def test_a_run_that_starts_at_the_same_time_and_is_younger_refuses_nothing(world: World) -> None:
-    world.while_mirror_is_made = lambda: world.other(LATER, STARTING) and None
-    assert world.drive().state == FINISHED
-
-
-def test_only_the_newest_run_records_are_kept(world: World) -> None:
-    runs = [f"20250101T{number:06d}.000000-earlier" for number in range(KEEP_RUNS + 2)]
-    for run in runs:
-        world.other(run, FINISHED)
-    own = world.drive().run
-    assert runs_in(world.files.names(RUNS)) == [*runs[2:], own]
-
-
-@pytest.mark.parametrize("state", [FINISHED, STOPPED, FAILED])
-def test_a_run_that_has_ended_refuses_nothing(world: World, state: str) -> None:
-    world.other(EARLIER, STARTING, RUNNING, state)
-    assert world.drive().state == FINISHED
-
-
-def test_a_dead_driver_of_this_machine_refuses_nothing(world: World) -> None:
-    world.other(EARLIER, STARTING, RUNNING, driver={**this_driver(1), "started": -1.0})
-    assert world.drive().state == FINISHED
-
-
 # Stop requests
 
 
@@ -232,29 +188,6 @@ def test_a_run_that_a_user_started_without_a_token_deletes_the_request_of_an_ear
     assert world.files.read(STOP) is None
 
 
-# Restarts
-
-
-@pytest.mark.parametrize(
-    ("states", "noted"),
-    [
-        ((STARTING, RUNNING, FAILED), ["FAILED"]),
-        ((STARTING, RUNNING), ["LOST"]),
-        ((STARTING, RUNNING, STOPPED), []),
-        ((STARTING, RUNNING, FINISHED), []),
-    ],
-)
-def test_a_restart_is_noted_if_the_run_before_did_not_end_well(
-    world: World, states: tuple[str, ...], noted: list[str]
-) -> None:
-    world.other(EARLIER, *states, driver={**this_driver(1), "started": -1.0})
-    record = world.drive()
-    history = restart_history.read_newest(world.files)[1]
-    assert [(e["after_state"], e["after_run"], e["run"]) for e in history] == [
-        (state, EARLIER, record.run) for state in noted
-    ]
-
-
 # Where the run continues
 
 
@@ -264,6 +197,15 @@ def test_the_offset_mirror_begins_at_the_checkpoints_last_committed_batch(world:
     assert world.mirrored == [(2, {"orders": {"0": 30}})]
     assert record.reconciliation == Reconciliation(Resume.CLEAN, 2).line
     assert world.started == [({}, False)], "the checkpoint decides, and not the start options"
+    assert world.continues_at == {"orders": {"0": 30}}, "poison records before it are not read again"
+
+
+def test_a_run_that_fails_before_its_query_names_the_query_and_the_reconciliation_all_the_same(world: World) -> None:
+    world.committed(2)
+    world.while_mirror_is_made = fails(RuntimeError("x"))
+    record = world.drive()
+    assert (record.state, record.query_id) == (FAILED, QUERY)
+    assert record.reconciliation == Reconciliation(Resume.CLEAN, 2).line
 
 
 def test_a_stream_whose_first_batch_is_in_doubt_repeats_it_and_does_not_start_elsewhere(world: World) -> None:

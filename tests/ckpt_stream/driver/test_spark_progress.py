@@ -15,6 +15,11 @@ def test_lag_is_what_was_unread_when_the_batch_was_planned() -> None:
     assert lag_of([source, source]) == 40
 
 
+def test_a_batch_that_was_planned_behind_the_offsets_that_spark_reports_has_no_negative_lag() -> None:
+    ahead = {"latestOffset": {"t": {"0": 5, "1": 9}}, "endOffset": {"t": {"0": 7, "1": 6}}}
+    assert lag_of([ahead]) == 3
+
+
 def test_lag_is_unknown_if_spark_does_not_report_it() -> None:
     assert lag_of([{"latestOffset": None, "endOffset": {"t": {"0": 1}}}]) is None
     assert lag_of([]) == 0
