@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -43,6 +45,21 @@ def test_an_input_that_is_cut_between_two_batches_looks_complete_to_pyarrow_and_
         rows = LaneInput(loaded(stream))
         assert values(rows) == ALL[: 5 * count], "pyarrow finds no error"
         with pytest.raises(InputIncomplete):
+            rows.require_end()
+
+
+def test_the_end_of_rows_that_may_come_from_more_than_one_stream_is_unknown() -> None:
+    """The mark after one of them would prove nothing about the others."""
+
+    def of_two_streams(stream: Any) -> Iterator[Any]:
+        found = pa.ipc.open_stream(stream)
+        pa.ipc.open_stream(io.BytesIO(arrow(ROWS[:1], closed=True)))
+        yield from found
+
+    with worker_input(arrow(ROWS, closed=True) + END_OF_STREAM) as stream:
+        rows = LaneInput(of_two_streams(stream))
+        assert values(rows) == ALL
+        with pytest.raises(EndOfInputUnknown):
             rows.require_end()
 
 
