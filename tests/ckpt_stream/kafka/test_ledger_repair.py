@@ -124,6 +124,16 @@ def test_a_lane_of_the_batch_in_doubt_that_the_ledger_has_in_the_sink_is_not_anc
         world.rebuild()
 
 
+@pytest.mark.parametrize("other", [{"query_id": "earlier"}, {"topic_id": "of-a-sink-that-was-deleted"}])
+def test_a_batch_of_the_same_number_in_another_history_does_not_count_as_in_the_sink(
+    broker: FakeBroker, other: dict[str, str]
+) -> None:
+    about = {"query_id": QUERY, "topic_id": "orders-out-id-1", **other}
+    world = World(broker, of_batch(2, 0), held(3, 1, 2, **about), in_doubt=3)  # type: ignore[arg-type]
+    world.rebuild(REDO)
+    assert world.last() == anchors_at(2)
+
+
 @pytest.mark.parametrize("ahead", [4, 7])
 def test_a_ledger_ahead_of_the_checkpoint_is_not_anchored_at_the_older_batch(broker: FakeBroker, ahead: int) -> None:
     world = World(broker, of_batch(3, 0), of_batch(ahead, 1), in_doubt=3)
@@ -190,8 +200,9 @@ def test_an_accepted_replay_is_noted_for_the_driver_and_for_the_verdict(broker: 
     assert '"accepted": true' in json.dumps(json.loads(world.files.texts[REPLAYS]))
 
 
-def test_without_a_lane_in_the_sink_there_is_no_replay_to_accept(broker: FakeBroker) -> None:
-    world = World(broker, of_batch(2, 0), of_batch(2, 1), in_doubt=3)
+@pytest.mark.parametrize("last", [of_batch(2, 1), held(3, 1, 2, query_id="earlier")])
+def test_without_a_lane_in_the_sink_there_is_no_replay_to_accept(broker: FakeBroker, last: LedgerRecord) -> None:
+    world = World(broker, of_batch(2, 0), last, in_doubt=3)
     with pytest.raises(Refused):
         accept_differing_replay(world.files, {}, "orders", by="ann")
     assert ACCEPTED not in world.files.texts

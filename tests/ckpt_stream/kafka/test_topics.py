@@ -103,6 +103,14 @@ def test_an_error_of_the_connection_explains_a_timeout_and_no_other_answer(
     assert isinstance(found.value, SinkRejected) is rejected
 
 
+def test_an_error_from_before_the_question_does_not_explain_its_timeout(broker: FakeBroker, topics: Topics) -> None:
+    (admin,) = broker.clients
+    admin.settings["error_cb"](KafkaError(KafkaError._SSL, "certificate has expired"))
+    broker.fail("describe_topics", *[kafka_error("_TIMED_OUT")] * 1000)
+    with pytest.raises(SinkError, match="_TIMED_OUT"):
+        topics.find("orders")
+
+
 def test_the_reason_for_a_timeout_is_the_newest_error_of_the_connection() -> None:
     errors = connection_errors.ConnectionErrors()
     keep = errors.callback()

@@ -234,6 +234,16 @@ def test_a_record_that_fails_during_the_commit_is_the_reason_that_is_reported(
     assert broker.values("orders") == []
 
 
+def test_a_delivery_that_failed_is_the_reason_for_a_commit_that_kafka_wants_aborted(
+    broker: FakeBroker, new: Callable[..., Transaction]
+) -> None:
+    transaction = an_open(new)
+    transaction.producer.settings["on_delivery"](kafka_error("MSG_SIZE_TOO_LARGE"), None)
+    broker.fail("commit_transaction", kafka_error("_INCONSISTENT", abortable=True))
+    with pytest.raises(SinkRejected, match="MSG_SIZE_TOO_LARGE"):
+        transaction.commit("commit", {})
+
+
 def test_a_commit_of_a_fenced_producer_names_both_causes(broker: FakeBroker, new: Callable[..., Transaction]) -> None:
     transaction = an_open(new)
     broker.fail("commit_transaction", FENCED)
