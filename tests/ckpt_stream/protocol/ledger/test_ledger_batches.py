@@ -61,6 +61,12 @@ def test_nothing_is_forgotten_between_a_query_and_the_one_that_took_over_at_its_
     assert names(batches_of([written])) == ["|a2", "a3", "b0", "b1", "b2", "b3", "b4"]
 
 
+def test_the_ledger_itself_says_what_a_query_has_taken_over_before_any_other_file_does() -> None:
+    first = held(0, query_id="c", adopted={"query_id": "a", "batch": 2})
+    found = batches_of([[*lane(0, ("a", range(3)), lanes=1), first]], {"c": Adoption("b", 9)})
+    assert [batch.adopted for batch in found] == [None, None, None, Adoption("a", 2)]
+
+
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_the_oldest_batches_of_a_ledger_are_forgotten(lanes: int) -> None:
     written = [lane(n, ("a", [5, 6, 7]), lanes=lanes) for n in range(lanes)]

@@ -41,6 +41,11 @@ def test_after_the_anchors_of_a_narrower_stream_the_lanes_left_over_at_the_same_
     )
 
 
+def test_a_lane_left_over_from_an_earlier_query_is_anchored_although_its_batch_has_the_same_number() -> None:
+    ledger = held(5, 0, 1), held(5, 1, 2, query_id="earlier")
+    assert start(checkpoint_at(5, 5), *ledger, lanes=2).anchors == AnchorsToWrite(ledger[0], (1, 0))
+
+
 def test_lanes_left_over_from_earlier_do_not_count_when_the_stream_is_widened_again() -> None:
     verdict = start(checkpoint_at(8, 8), held(8), held(5, 1, 3), held(5, 2, 3, query_id="query-0"), lanes=3)
     assert verdict == Reconciliation(Resume.CLEAN, 8, anchors=AnchorsToWrite(held(8), (2, 1, 0)), lanes_changed=(1, 3))
