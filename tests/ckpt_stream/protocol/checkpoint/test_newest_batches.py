@@ -53,6 +53,15 @@ def test_airflow_reads_a_running_stream(steps: list[int], begun: int) -> None:
 
 
 @pytest.mark.parametrize("read", [read_intact_checkpoint, read_checkpoint])
+def test_an_entry_that_is_thrown_away_between_its_listing_and_its_read_is_no_damage(read: object) -> None:
+    files = MovingCheckpoint([0, 0, 9], begun=50, keep=2)
+    assert callable(read)
+    found = read(files)
+    assert (found.newest, found.committed) in files.states
+    assert getattr(found, "findings", ()) == ()
+
+
+@pytest.mark.parametrize("read", [read_intact_checkpoint, read_checkpoint])
 def test_a_stream_that_throws_batches_away_faster_than_they_are_listed_is_read_once_it_is_slower(read: object) -> None:
     files = MovingCheckpoint([7, 7, 7, 7, 7, 7], begun=50, keep=2)
     assert callable(read)

@@ -86,6 +86,13 @@ def test_a_range_that_ends_before_the_newest_batch_needs_no_standstill(slept: li
     assert cut.next_batch is snapshot.batches[1]
 
 
+@pytest.mark.parametrize(("earliest", "left"), [(10, [1, 2]), (11, [2]), (21, [])])
+def test_retention_takes_away_only_the_batches_that_begin_before_the_topic_does(earliest: int, left: list[int]) -> None:
+    cut = cut_of(written(3), TopicEnds({0: earliest}, {0: 30}, {0: 30}), "sink").after_retention({0: earliest})
+    assert [batch.number for batch in cut.batches] == left
+    assert cut.start == {0: 10 * left[0] if left else 30}
+
+
 def test_a_range_is_not_cut_before_readers_see_all_of_its_last_batch(slept: list[float]) -> None:
     """The next batch is in the ledger, but the marker of the last one may be late in a partition of the sink."""
     ends = [TopicEnds({0: 0}, {0: stable}, {0: 31}) for stable in (9, 10)]
