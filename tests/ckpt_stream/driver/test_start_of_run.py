@@ -93,22 +93,21 @@ def test_a_record_that_readers_see_only_after_the_fence_is_not_lost(monkeypatch:
     assert under_test.begin().reconciliation == Reconciliation(Resume.CLEAN, 2)
 
 
-def test_a_record_that_readers_do_not_see_after_the_fence_either_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    under_test = World(monkeypatch, Files([], begun=3))
-    under_test.holds(1)
-    with pytest.raises(LedgerLost):
-        under_test.begin()
-    assert under_test.fences == 1
-
-
-def test_a_checkpoint_that_is_behind_the_ledger_is_refused_before_the_fence(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("holds", "refusal", "fences"),
+    [
+        pytest.param(1, LedgerLost, 1, id="a record that readers do not see after the fence either"),
+        pytest.param(5, LedgerAhead, 0, id="a checkpoint that is behind the ledger, before the fence"),
+    ],
+)
+def test_a_ledger_that_does_not_fit_the_checkpoint_is_refused(
+    monkeypatch: pytest.MonkeyPatch, holds: int, refusal: type[Exception], fences: int
 ) -> None:
     under_test = World(monkeypatch, Files([], begun=3))
-    under_test.holds(5)
-    with pytest.raises(LedgerAhead):
+    under_test.holds(holds)
+    with pytest.raises(refusal):
         under_test.begin()
-    assert under_test.fences == 0
+    assert under_test.fences == fences
 
 
 def test_while_the_checkpoint_keeps_moving_nothing_is_decided_and_its_driver_is_not_fenced(

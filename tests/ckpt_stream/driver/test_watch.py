@@ -11,19 +11,14 @@ from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
 from ckpt_stream.driver import watch
 from ckpt_stream.errors import BatchTimeout
 from ckpt_stream.protocol.run_files.run_record import FINISHED
-from tests.ckpt_stream.driver.watch_world import BUSY, WAITING, World, nothing, without_pauses
+from tests.ckpt_stream.driver.watch_world import BUSY, WAITING, World, nothing
 
 pytestmark = pytest.mark.unit
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pauses(monkeypatch)
-
-
 @pytest.fixture
-def world(files: FsspecFiles) -> World:
-    return World(files)
+def world(files: FsspecFiles, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(files, monkeypatch)
 
 
 # Which batches count
@@ -125,8 +120,10 @@ def test_a_query_that_ends_by_itself_has_finished(world: World) -> None:
     assert world.until_the_end(nothing) == FINISHED
 
 
-def test_a_batch_that_takes_longer_than_batch_timeout_ends_the_query(files: FsspecFiles) -> None:
-    world = World(files, batch_timeout=60)
+def test_a_batch_that_takes_longer_than_batch_timeout_ends_the_query(
+    files: FsspecFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(files, monkeypatch, batch_timeout=60)
 
     def hangs() -> None:
         world.progress.current = (7, float("-inf"))
@@ -137,8 +134,8 @@ def test_a_batch_that_takes_longer_than_batch_timeout_ends_the_query(files: Fssp
     assert isinstance(world.progress.error, BatchTimeout)
 
 
-def test_a_batch_that_is_within_its_time_goes_on(files: FsspecFiles) -> None:
-    world = World(files, batch_timeout=3600)
+def test_a_batch_that_is_within_its_time_goes_on(files: FsspecFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(files, monkeypatch, batch_timeout=3600)
 
     def begins() -> None:
         world.progress.current = (7, watch.time.monotonic())

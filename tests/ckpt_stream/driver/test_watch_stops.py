@@ -15,19 +15,25 @@ from ckpt_stream.protocol.run_files.record_files import STOP
 from ckpt_stream.protocol.run_files.run_record import FINISHED, STOPPED
 from ckpt_stream.protocol.run_files.stop_requests import stop_request
 from tests.ckpt_stream.driver.meanwhile import Meanwhile
-from tests.ckpt_stream.driver.watch_world import World, nothing, without_pauses
+from tests.ckpt_stream.driver.watch_world import World, nothing
 
 pytestmark = pytest.mark.unit
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pauses(monkeypatch)
+@pytest.fixture
+def world(files: FsspecFiles, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(files, monkeypatch)
 
 
 @pytest.fixture
-def world(files: FsspecFiles) -> World:
-    return World(files)
+def storage(files: FsspecFiles) -> Meanwhile:
+    return Meanwhile(files.root)
+
+
+@pytest.fixture
+def on_storage(storage: Meanwhile, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A run on a storage that changes in the middle of a look."""
+    return World(storage, monkeypatch)
 
 
 # Requests
@@ -81,8 +87,8 @@ def test_a_failure_after_a_stop_request_is_still_a_failure(world: World) -> None
     assert world.progress.stopping
 
 
-def test_a_run_finishes_at_the_offsets_at_which_it_stops(files: FsspecFiles) -> None:
-    world = World(files, stop_at={"orders": {"0": 20}})
+def test_a_run_finishes_at_the_offsets_at_which_it_stops(files: FsspecFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(files, monkeypatch, stop_at={"orders": {"0": 20}})
 
     def batch(number: int) -> Callable[[], None]:
         def done() -> None:
@@ -106,10 +112,10 @@ def test_a_run_finishes_at_the_offsets_at_which_it_stops(files: FsspecFiles) -> 
     ],
 )
 def test_a_run_finishes_only_when_every_partition_of_every_topic_has_reached_its_offset(
-    files: FsspecFiles, end: dict[str, dict[str, int]]
+    files: FsspecFiles, end: dict[str, dict[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached = {"orders": {"0": 20, "1": 5}, "refunds": {"0": 7}}
-    world, stopping = World(files, source=("orders", "refunds"), stop_at=reached), []
+    world, stopping = World(files, monkeypatch, source=("orders", "refunds"), stop_at=reached), []
 
     def batch(number: int, end: Any) -> Callable[[], None]:
         def done() -> None:
@@ -123,9 +129,10 @@ def test_a_run_finishes_only_when_every_partition_of_every_topic_has_reached_its
     assert (stopping, world.query.stops) == ([False, False], 1)
 
 
-def test_a_request_that_is_withdrawn_while_the_run_takes_it_up_does_not_end_the_run(files: FsspecFiles) -> None:
-    storage = Meanwhile(files.root)
-    world = World(storage)
+def test_a_request_that_is_withdrawn_while_the_run_takes_it_up_does_not_end_the_run(
+    storage: Meanwhile, on_storage: World
+) -> None:
+    world = on_storage
 
     def requested() -> None:
         world.stop_requested()
@@ -135,10 +142,11 @@ def test_a_request_that_is_withdrawn_while_the_run_takes_it_up_does_not_end_the_
     assert (world.query.stops, world.progress.stopping, world.record.stopping) == (0, False, False)
 
 
-def test_a_request_that_is_withdrawn_after_the_run_took_it_up_changes_nothing(files: FsspecFiles) -> None:
+def test_a_request_that_is_withdrawn_after_the_run_took_it_up_changes_nothing(
+    storage: Meanwhile, on_storage: World
+) -> None:
     """A user who withdraws it then learns from the run record that the run ends."""
-    storage = Meanwhile(files.root)
-    world = World(storage)
+    world = on_storage
 
     def begin() -> None:
         world.progress.current = (0, watch.time.monotonic())

@@ -61,7 +61,8 @@ class Query:
 class World:
     """A run under watch."""
 
-    def __init__(self, files: FsspecFiles, **settings: Any) -> None:
+    def __init__(self, files: FsspecFiles, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
+        without_pauses(monkeypatch)
         self.files, self.query, self.progress = files, Query(), BatchProgress()
         self.record = RunRecord(RUN, "orders", "t")
         self.record.enter(RUNNING)
