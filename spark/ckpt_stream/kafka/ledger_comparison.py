@@ -75,7 +75,7 @@ def read_ledger_and_checkpoint(
     """Read the checkpoint first, then the ledger: so a batch that the checkpoint has as committed is in the ledger."""
     checkpoint = read_intact_checkpoint(files)
     name = ledger_topic(identity.sink_id)
-    found = topics.find(name)
+    found = topics.find(name, expected=checkpoint.newest is not None)
     if checkpoint.newest is not None and found is None:
         raise LedgerLost(
             f"The ledger topic {name} does not exist, but the checkpoint is at batch {checkpoint.newest}.",

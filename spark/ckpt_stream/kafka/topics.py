@@ -51,11 +51,15 @@ class Topics:
         """Drop the client."""
         self.admin = None
 
-    def find(self, name: str) -> Topic | None:
+    def find(self, name: str, *, expected: bool = False) -> Topic | None:
+        """The topic, or None if it does not exist. For an expected topic, Kafka must give that answer for some seconds."""
         from confluent_kafka import KafkaException
 
+        def ask() -> Any:
+            return self._connection_errors.wait_for(self.admin, self._description(name))
+
         try:
-            found = retry_transient(lambda: self._connection_errors.wait_for(self.admin, self._description(name)))
+            found = _unless_gone(ask) if expected else retry_transient(ask)
         except KafkaException as e:
             error = e.args[0]
             if error.name() in NO_SUCH_TOPIC:
@@ -71,7 +75,7 @@ class Topics:
 
     def get(self, name: str, role: str) -> Topic:
         """Like `find`, for a topic that must exist."""
-        topic = self.find(name)
+        topic = self.find(name, expected=True)
         if topic is None:
             raise SinkRejected(
                 f"The {role} topic {name!r} does not exist. Nothing was written. What helps: create it with the partitions "

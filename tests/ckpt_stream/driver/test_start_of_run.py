@@ -42,7 +42,7 @@ class World:
         self.last: LedgerRecord | None = None
         self.while_fenced: Callable[[], None] = lambda: None
         self.topics: Any = SimpleNamespace(
-            find=lambda name: Topic(name, "ledger-1", 1),
+            find=lambda name, **_: Topic(name, "ledger-1", 1),
             get=lambda name, role: Topic(name, "topic-1", 1),
             durability=lambda *topics: [Durability(t.name, ((1,),), {"cleanup.policy": "compact"}) for t in topics],
             wait_until_readable=lambda name: self.stable,

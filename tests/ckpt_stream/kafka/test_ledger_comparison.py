@@ -65,6 +65,12 @@ def test_a_checkpoint_without_a_ledger_is_refused_with_the_batch_that_may_be_in_
         world.compare()
 
 
+def test_a_ledger_that_a_broker_does_not_know_for_a_moment_is_not_lost(broker: FakeBroker) -> None:
+    world = World(broker, at_rest(3))
+    broker.fail("describe_topics", kafka_error("UNKNOWN_TOPIC_OR_PART"))
+    assert world.compare() == Reconciliation(Resume.CLEAN, 2)
+
+
 def test_an_empty_checkpoint_needs_no_ledger(broker: FakeBroker) -> None:
     world = World(broker, at_rest(0), held_batches=0)
     del broker.topics[LEDGER]

@@ -50,8 +50,8 @@ def test_a_widened_ledger_is_used_when_kafka_shows_all_of_its_lanes(
     ensure(topics, 1)
     find, answers = topics.find, iter([1, 1, 1, 2])
 
-    def find_late(name: str) -> Topic | None:
-        found = find(name)
+    def find_late(name: str, **settings: bool) -> Topic | None:
+        found = find(name, **settings)
         return found if found is None or name != "orders.ledger" else replace(found, partitions=next(answers))
 
     monkeypatch.setattr(topics, "find", find_late)

@@ -48,6 +48,16 @@ def test_a_topic_that_must_exist_is_refused_by_name_and_role(topics: Topics) -> 
         topics.get("orders.dead", "dead-letter")
 
 
+def test_a_topic_that_must_exist_and_that_a_broker_does_not_know_yet_is_asked_for_again(
+    broker: FakeBroker, topics: Topics
+) -> None:
+    broker.topic("orders")
+    broker.fail("describe_topics", *[kafka_error("UNKNOWN_TOPIC_OR_PART")] * 3)
+    assert topics.get("orders", "sink").name == "orders"
+    broker.fail("describe_topics", kafka_error("UNKNOWN_TOPIC_OR_PART"))
+    assert topics.find("orders") is None, "a topic that need not exist is asked for once"
+
+
 def test_a_broker_that_moves_a_leader_is_asked_again(broker: FakeBroker, topics: Topics) -> None:
     broker.topic("orders")
     broker.fail("describe_topics", kafka_error("LEADER_NOT_AVAILABLE"), kafka_error("_TRANSPORT"))
