@@ -10,7 +10,8 @@ from airflow.providers.apache.kafka.hooks.client import KafkaAdminClientHook
 from airflow.providers.apache.kafka.hooks.produce import KafkaProducerHook
 from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowFailException
-from streams import CHECKPOINTS, FIRE_DRILL, RETRY, setting_field
+from forms import FIRE_DRILL, setting_field
+from streams import CHECKPOINTS, RETRY
 
 from airflow_ckpt import ExactlyOnceVerifyOperator, FixedDelay, SparkStreamSuperviseOperator, Stream
 from airflow_ckpt.examples.fill_topic import fill

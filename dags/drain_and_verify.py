@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param
-from streams import CHECKS, RETRY, copy_hourly, setting_field
+from forms import CHECKS, setting_field
+from streams import RETRY, copy_hourly
 
 from airflow_ckpt import ExactlyOnceVerifyOperator, SparkStreamSuperviseOperator
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param, task
-from streams import CHECKS, FIRE_DRILL, RETRY, ip_count, setting_field
+from forms import CHECKS, FIRE_DRILL, setting_field
+from streams import RETRY, ip_count
 
 from airflow_ckpt import (
     CheckpointProgressSensor,

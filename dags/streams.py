@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
-
-from airflow.sdk import Param
 
 from airflow_ckpt import FixedDelay, Stream, StreamWebhookNotifier
-from ckpt_stream.protocol.settings.setting import settings_of
-
-#: The sections of a form besides the groups of settings.
-FIRE_DRILL, CHECKS = "Fire drill", "Checks"
 
 #: Any storage that both Spark and Airflow can reach: hdfs://, s3a://, gs://, abfss://, or a folder of this machine.
 HOME = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
@@ -63,12 +55,3 @@ word_count = Stream(
 
 #: The watchdog checks these streams, which are meant to run all the time.
 WATCHED = (ip_count, word_count)
-
-
-def setting_field(name: str, default: Any, note: str = "", **schema: Any) -> Param:
-    """A form's field for a setting of a stream: in the section of its group, with its description and a note."""
-    known = settings_of(Stream)[name]
-    about = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", known.about)  # a form shows no links
-    return Param(
-        default, section=known.group.value, description=f"{about[0].upper()}{about[1:]}. {note}".strip(), **schema
-    )

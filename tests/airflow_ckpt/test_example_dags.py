@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -28,7 +29,7 @@ from tests.airflow_ckpt.supervision.samples import a_status, a_stream
 pytestmark = pytest.mark.unit
 
 DAGS = Path(__file__).parents[2] / "dags"
-NAMES = sorted(path.stem for path in DAGS.glob("*.py") if path.stem != "streams")
+NAMES = sorted(path.stem for path in DAGS.glob("*.py") if path.stem not in ("forms", "streams"))
 
 
 @pytest.fixture
@@ -37,7 +38,8 @@ def alerts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(DAGS))
     monkeypatch.setenv("CKPT_ALERTS", "chat pager")
     yield
-    sys.modules.pop("streams", None)
+    for shared in ("forms", "streams"):
+        sys.modules.pop(shared, None)
 
 
 def load(name: str) -> Any:
@@ -79,7 +81,7 @@ def test_a_field_for_a_setting_is_in_its_group_and_described_by_the_setting() ->
     for key, name in settings.items():
         known, param = settings_of(Stream)[name], params.get_param(key)
         assert param.schema["section"] == known.group.value
-        assert (param.description or "").casefold().startswith(known.about.casefold())
+        assert (param.description or "").startswith(load("forms").plain_text(known.about))
 
 
 @pytest.mark.usefixtures("alerts")
@@ -94,11 +96,20 @@ def test_the_sections_of_a_form_with_settings_are_their_groups_and_two_more(name
 
 
 @pytest.mark.usefixtures("alerts")
-def test_a_link_in_the_description_of_a_setting_is_plain_text_in_a_form() -> None:
-    param = load("crash_drill").dag.params.get_param("lanes")
-    assert "[lanes](" in settings_of(Stream)["lanes"].about
-    assert "lanes" in (param.description or "")
-    assert "](" not in (param.description or "")
+@pytest.mark.parametrize("name", NAMES)
+def test_the_descriptions_of_a_form_are_plain_text(name: str) -> None:
+    """Airflow's form shows them as they are written, and opens no link."""
+    params = load(name).dag.params
+    descriptions = {key: params.get_param(key).description or "" for key in params}
+    assert {key: text for key, text in descriptions.items() if re.search(r"`|\]\(|; see ", text)} == {}
+
+
+@pytest.mark.usefixtures("alerts")
+def test_a_link_within_the_description_of_a_setting_keeps_its_words() -> None:
+    assert "; see [lanes](" in settings_of(Stream)["lanes"].about
+    plain = load("forms").plain_text
+    assert plain(settings_of(Stream)["lanes"].about) == "Transactions per batch."
+    assert plain("the [time](a.md) of `x`") == "The time of x."
 
 
 @pytest.mark.usefixtures("alerts")
