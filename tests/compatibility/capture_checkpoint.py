@@ -76,7 +76,7 @@ def adoption(files: Any) -> str:
 def _topics() -> Any:
     """A broker that has every topic."""
     return SimpleNamespace(
-        find=lambda name: Topic(name, "ledger-1", 1),
+        find=lambda name, **_: Topic(name, "ledger-1", 1),
         get=lambda name, role: Topic(name, "topic-1", 1),
         durability=lambda *topics: [Durability(t.name, ((1,),), {"cleanup.policy": "compact"}) for t in topics],
         wait_until_readable=lambda name: True,

@@ -48,7 +48,7 @@ def reconcile_at_start(
     adopt_ledger: bool,
 ) -> Start:
     """Compare ledger and checkpoint and bring the ledger up to date, or raise a refusal. Writes nothing to the sink topic."""
-    seen = read_ledger_and_checkpoint(files, topics, kafka, sink)
+    seen = read_ledger_and_checkpoint(files, topics, kafka, sink, adopt_ledger=adopt_ledger)
     if not seen.conclusive:
         raise ledger_undecided(
             seen.topic, f"The checkpoint changes while {seen.topic} is read: another driver is alive."

@@ -70,12 +70,13 @@ def read_ledger_and_checkpoint(
     kafka: Mapping[str, Any],
     identity: SinkIdentity,
     *,
+    adopt_ledger: bool,
     wait_until_readable: bool = False,
 ) -> LedgerAndCheckpoint:
     """Read the checkpoint first, then the ledger: so a batch that the checkpoint has as committed is in the ledger."""
     checkpoint = read_intact_checkpoint(files)
     name = ledger_topic(identity.sink_id)
-    found = topics.find(name, expected=checkpoint.newest is not None)
+    found = topics.find(name, expected=adopt_ledger or checkpoint.newest is not None)
     if checkpoint.newest is not None and found is None:
         raise LedgerLost(
             f"The ledger topic {name} does not exist, but the checkpoint is at batch {checkpoint.newest}.",
@@ -112,9 +113,12 @@ def compare_ledger(
     missing record is a refusal only if readers see the whole ledger; otherwise the comparison is undecided.
     """
     try:
-        return read_ledger_and_checkpoint(files, topics, kafka, identity).reconcile(identity, adopt_ledger=adopt_ledger)
+        seen = read_ledger_and_checkpoint(files, topics, kafka, identity, adopt_ledger=adopt_ledger)
+        return seen.reconcile(identity, adopt_ledger=adopt_ledger)
     except LedgerLost:
-        again = read_ledger_and_checkpoint(files, topics, kafka, identity, wait_until_readable=True)
+        again = read_ledger_and_checkpoint(
+            files, topics, kafka, identity, adopt_ledger=adopt_ledger, wait_until_readable=True
+        )
         try:
             return again.reconcile(identity, adopt_ledger=adopt_ledger)
         except LedgerLost as lack:

@@ -54,7 +54,7 @@ def rebuild(
     topic = topics.get(sink, "sink")
     identity = SinkIdentity(sink_id, lanes, sink, topic.id)
     name = ledger_topic(sink_id)
-    before = topics.find(name)
+    before = topics.find(name, expected=True)
     fence_lanes(kafka, identity, max(lanes, before.partitions if before else 0), TIMEOUT_MS)
     if before is not None and not topics.wait_until_readable(name):
         raise ledger_undecided(name, f"A transaction in {name} is still open although all lanes are fenced.")
@@ -67,7 +67,7 @@ def rebuild(
         if known:
             raise BatchInDoubt(
                 f"Batch 0 is to be written again, but {name} holds records of batch {known[0].batch}.",
-                "The stream would be refused, because these records do not belong to a stream that begins with batch 0.",
+                "A start would take them for a batch that was written already, and refuse.",
                 f"delete the ledger first with `airflow-ckpt ledger reset {sink_id}`.",
             )
         return Rebuilt(name, -1, lanes)
@@ -126,7 +126,7 @@ def _refuse_if_in_sink(known: list[LedgerRecord], checkpoint: IntactCheckpoint, 
         if (record.batch, record.query_id, record.topic_id) == (checkpoint.in_doubt, checkpoint.query_id, topic_id):
             raise BatchInDoubt(
                 f"The ledger shows that lane {record.lane} of batch {record.batch} is in the sink.",
-                "Anchoring the ledger at another batch would write it twice, or lose the records of lanes that are not written.",
+                "To anchor the ledger would write that lane twice (redo), or lose the records of the other lanes (done).",
                 "start the stream: it skips the lanes that are in the sink and writes the others.",
             )
 

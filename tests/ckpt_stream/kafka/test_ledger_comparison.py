@@ -71,6 +71,15 @@ def test_a_ledger_that_a_broker_does_not_know_for_a_moment_is_not_lost(broker: F
     assert world.compare() == Reconciliation(Resume.CLEAN, 2)
 
 
+def test_a_ledger_that_is_to_be_adopted_is_not_absent_because_a_broker_does_not_know_it_for_a_moment(
+    broker: FakeBroker,
+) -> None:
+    world = World(broker, at_rest(0), held_batches=2)
+    broker.fail("describe_topics", kafka_error("UNKNOWN_TOPIC_OR_PART"))
+    found = compare_ledger(world.files, world.topics, {}, sink_of(), adopt_ledger=True)
+    assert found.kind == Resume.ADOPTED
+
+
 def test_an_empty_checkpoint_needs_no_ledger(broker: FakeBroker) -> None:
     world = World(broker, at_rest(0), held_batches=0)
     del broker.topics[LEDGER]
@@ -141,7 +150,7 @@ def test_a_ledger_is_compared_with_the_checkpoint_of_the_same_moment(broker: Fak
 
 def test_a_checkpoint_that_changes_at_every_look_is_inconclusive(broker: FakeBroker) -> None:
     world = World(broker, at_rest(3))
-    seen = read_ledger_and_checkpoint(world.files, world.topics, {}, sink_of())
+    seen = read_ledger_and_checkpoint(world.files, world.topics, {}, sink_of(), adopt_ledger=False)
     assert seen.conclusive
     broker.fail("get_watermark_offsets", *[lambda: world.files.move(1)] * (2 * MAX_LOOKS))
     again = seen.read_again(world.files, world.topics, {}, wait_until_readable=False)
@@ -150,7 +159,7 @@ def test_a_checkpoint_that_changes_at_every_look_is_inconclusive(broker: FakeBro
 
 def test_the_last_record_of_a_lane_that_the_topic_does_not_have_is_none(broker: FakeBroker) -> None:
     world = World(broker, at_rest(3))
-    seen = read_ledger_and_checkpoint(world.files, world.topics, {}, sink_of())
+    seen = read_ledger_and_checkpoint(world.files, world.topics, {}, sink_of(), adopt_ledger=False)
     assert seen.last(0) == held(2, query_id=QUERY, digest=input_digest(offsets(2)))
     assert seen.last(1) is None
 

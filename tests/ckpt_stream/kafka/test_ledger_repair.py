@@ -17,7 +17,7 @@ from ckpt_stream.protocol.run_files.record_files import ACCEPTED, REPLAYS
 from ckpt_stream.protocol.run_files.run_record import FAILED, RUNNING, STARTING, RunRecord
 from tests.ckpt_stream.moving import QUERY, MovingCheckpoint, offsets
 from tests.ckpt_stream.samples import held
-from tests.support.fake_kafka import FakeBroker
+from tests.support.fake_kafka import FakeBroker, kafka_error
 
 pytestmark = pytest.mark.unit
 
@@ -122,6 +122,14 @@ def test_a_lane_of_the_batch_in_doubt_that_the_ledger_has_in_the_sink_is_not_anc
     world = World(broker, of_batch(2, 0), of_batch(3, 1), in_doubt=3)
     with pytest.raises(BatchInDoubt, match="lane 1"):
         world.rebuild()
+
+
+def test_a_ledger_that_a_broker_does_not_know_for_a_moment_is_looked_into_before_a_rebuild(broker: FakeBroker) -> None:
+    """Otherwise the batch that is in the sink would be anchored away, and written again."""
+    world = World(broker, of_batch(3, 0), of_batch(3, 1), in_doubt=3)
+    broker.fail("describe_topics", lambda: None, kafka_error("UNKNOWN_TOPIC_OR_PART"))
+    with pytest.raises(BatchInDoubt, match="lane 0"):
+        world.rebuild(REDO)
 
 
 @pytest.mark.parametrize("other", [{"query_id": "earlier"}, {"topic_id": "of-a-sink-that-was-deleted"}])
