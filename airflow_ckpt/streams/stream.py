@@ -115,11 +115,11 @@ class Stream(StreamSettings[Duration, int | str, bool | str, str | Sequence[str]
     )
 
     def __post_init__(self) -> None:
-        optional, defaults = may_be_none(self), {f.name: f.default for f in fields(self)}
+        optional = may_be_none(self)
         for name, known in settings_of(self).items():
             value = getattr(self, name)
-            if known.one_of and value == "":
-                value = defaults[name]
+            if known.one_of and value == "" and name in optional:
+                value = None
             self._set(name, value if value is None and name in optional else _normal(value, name, known.kind))
         if isinstance(self.restart, Mapping):
             self._set("restart", strategy_from(self.restart))
