@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from airflow_ckpt.checkpoint.fsspec_files import FsspecFiles
-from airflow_ckpt.exceptions import BadStream, NotInstalled, StorageError
+from airflow_ckpt.exceptions import BadArgument, BadStream, NotInstalled, StorageError
 
 #: Hadoop's name of a storage, and fsspec's name of it.
 OBJECT_STORES = {
@@ -77,7 +77,8 @@ def open_files(checkpoint: str, webhdfs: str | None = None, options: Mapping[str
             f"{checkpoint} cannot be read: {e}. What helps, where Airflow runs: {helps}", kind="library_missing"
         ) from e
     except (TypeError, ValueError) as e:
-        raise BadStream(
+        # Not BadStream, which is final: a client may also raise these errors for what its storage answered.
+        raise BadArgument(
             f"{checkpoint} cannot be opened with these storage options ({', '.join(storage)}): {e}", kind="bad_options"
         ) from e
 

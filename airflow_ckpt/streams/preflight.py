@@ -17,10 +17,11 @@ from ckpt_stream.protocol.topic_ends import TopicEnds
 
 DRIVER_ALIVE, DATA_LOST, DATA_SOON_LOST = "driver_alive", "data_lost", "data_soon_lost"
 LEDGER, PARTITIONS_GONE, PARTITIONS_ADDED = "ledger", "partitions_gone", "partitions_added"
-TOPIC_MISSING, KAFKA, CHECKPOINT = "topic_missing", "kafka_unreachable", "checkpoint_unreadable"
+TOPIC_MISSING, KAFKA = "topic_missing", "kafka_unreachable"
+CHECKPOINT, STORAGE = "checkpoint_unreadable", "storage_unreachable"
 TRANSACTION_TIMEOUT, HEAD_TRIMMED, TOPICS_GONE = "transaction_timeout", "head_trimmed", "topics_gone"
 PREFLIGHT_KINDS = (
-    DRIVER_ALIVE, DATA_LOST, DATA_SOON_LOST, LEDGER, PARTITIONS_GONE, PARTITIONS_ADDED, TOPIC_MISSING, KAFKA, CHECKPOINT,
+    DRIVER_ALIVE, DATA_LOST, DATA_SOON_LOST, LEDGER, PARTITIONS_GONE, PARTITIONS_ADDED, TOPIC_MISSING, KAFKA, CHECKPOINT, STORAGE,
     TRANSACTION_TIMEOUT, HEAD_TRIMMED, TOPICS_GONE,
 )  # fmt: skip
 SourceTopics = Mapping[str, TopicEnds | None]
@@ -102,7 +103,7 @@ def _driver(stream: Stream, start: StartConditions) -> Iterator[PreflightFinding
 def _reachable(stream: Stream, start: StartConditions) -> Iterator[PreflightFinding]:
     if (error := start.position.checkpoint_error) is not None:
         yield PreflightFinding(
-            CHECKPOINT,
+            STORAGE,
             f"The checkpoint {stream.checkpoint} cannot be read: {error}.",
             "The position of the stream is unknown.",
             "check path, credentials and network of the checkpoint; `airflow-ckpt inspect` shows more.",

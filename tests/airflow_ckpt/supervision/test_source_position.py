@@ -155,7 +155,7 @@ def test_preflight_without_an_answer_of_the_checkpoints_storage_is_a_finding_and
     topic["orders_in"] = None
     access = StreamAccess(a_stream(), FsspecFiles(str(tmp_path)), KAFKA, None)
     finding, *others = check(a_stream(), read_start_conditions(access, look_before_start(access)))
-    assert (finding.kind, finding.unsafe, finding.temporary) == ("checkpoint_unreadable", True, True)
+    assert (finding.kind, finding.unsafe, finding.temporary) == ("storage_unreachable", True, True)
     assert "denied" in finding.what
     # The ledger was not compared with a checkpoint that is unknown.
     assert [other.kind for other in others] == ["topic_missing"]
