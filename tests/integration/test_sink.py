@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ckpt_stream.driver.exactly_once import MANY_OFFSETS, into_lanes
-from ckpt_stream.protocol.ledger.checksum import checksum_of, weighed_checksum
+from ckpt_stream.protocol.ledger.checksum import checksum_of, weighted_checksum
 from ckpt_stream.protocol.ledger.ledger_record import ANCHOR, ledger_topic
 from ckpt_stream.spark.session import ARROW_BATCH_BYTES, bound_arrow_batches
 from tests.support.kafka_io import produce, read_all
@@ -126,7 +126,7 @@ def test_headers_and_explicit_partitions_pass_through(spark: Any, stream: Make) 
         for p in range(3)
     }
     assert ledger.checksum == sum(sums.values()) % 2**64
-    assert ledger.placed == sum(weighed_checksum(checksum, p) for p, checksum in sums.items()) % 2**64
+    assert ledger.placed == sum(weighted_checksum(checksum, p) for p, checksum in sums.items()) % 2**64
 
 
 def test_the_audit_header_names_batch_lane_and_place(spark: Any, stream: Make) -> None:

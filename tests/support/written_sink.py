@@ -14,7 +14,7 @@ from airflow_ckpt.verify.verdict import Verdict
 from airflow_ckpt.verify.verification import verify
 from ckpt_stream.kafka.admin_client import admin_client
 from ckpt_stream.kafka.ask_topic_ends import topic_ends
-from ckpt_stream.protocol.ledger.checksum import AUDIT_HEADER, Headers, add, checksum_of, weighed_checksum
+from ckpt_stream.protocol.ledger.checksum import AUDIT_HEADER, Headers, add, checksum_of, weighted_checksum
 from ckpt_stream.protocol.ledger.ledger_record import FORMAT, LedgerRecord, ledger_topic
 from tests.support.kafka_io import create_topic
 
@@ -114,12 +114,12 @@ class Written:
     def _with_sums(
         self, record: LedgerRecord, rows: Rows, headers: Sequence[Headers], chosen: Sequence[int] | None
     ) -> LedgerRecord:
-        total = weighed = 0
+        total = weighted = 0
         for i, (key, value) in enumerate(rows):
             hashed = checksum_of([_bytes(key)], [_bytes(value)], [headers[i % len(headers)]], self.format)
             total = add(total, hashed)
-            weighed = add(weighed, weighed_checksum(hashed, chosen[i % len(chosen)])) if chosen else 0
-        return replace(record, checksum=total, placed=weighed if chosen and self.format > 1 else None)
+            weighted = add(weighted, weighted_checksum(hashed, chosen[i % len(chosen)])) if chosen else 0
+        return replace(record, checksum=total, placed=weighted if chosen and self.format > 1 else None)
 
     def take_over(self, query: str) -> None:
         """The checkpoint is lost, and another query goes on where the ledger ends."""

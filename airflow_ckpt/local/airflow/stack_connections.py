@@ -27,7 +27,7 @@ def connections(kafka_config: Mapping[str, str], spark_master: str) -> Connectio
 
 
 def digest(wanted: Connections) -> str:
-    """A digest that shows whether connections have changed, without their passwords."""
+    """A digest that shows whether connections have changed. It does not reveal their passwords."""
     return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
 
 

@@ -102,7 +102,7 @@ def _following(previous: Batch, batch: Batch) -> Iterator[Finding]:
         if finding.kind == "source_gap" and before is None:
             yield Finding(
                 "unknown_takeover",
-                f"{finding.what} It is unknown after which query's batches {batch.name} begins.",
+                f"{finding.what} It is unknown which query wrote the batch before {batch.name}.",
                 "name the checkpoint, which may have that; unless a query in between read these records, they are lost",
                 topic=finding.topic, partition=finding.partition, offset=finding.offset, records=finding.records,
                 violation=False, **batch.where,

@@ -26,8 +26,8 @@ def check_open(kafka: Mapping[str, Any], topic: str, ends: TopicEnds, timeout_se
         offset = ends.stable[partition]
         yield Finding(
             "open_transaction",
-            f"Readers of {topic}-{partition} see nothing after offset {offset} ({ends.high[partition] - offset} offset(s) before "
-            f"its end): a transaction has been open for {age:.0f} s; the timeout is {timeout_seconds:.0f} s.",
+            f"Readers of {topic}-{partition} see nothing from offset {offset} on, which hides {ends.high[partition] - offset} "
+            f"offset(s): a transaction has been open for {age:.0f} s; the timeout is {timeout_seconds:.0f} s.",
             "the next start of its producer ends the transaction; otherwise "
             f"`kafka-transactions.sh --bootstrap-server ... find-hanging --topic {topic}` names it and `abort` ends it",
             topic=topic, partition=partition, offset=offset,

@@ -44,7 +44,7 @@ def compare_sink(batches: Sequence[Batch], scan: Scan, topic: str) -> Iterator[F
                 f"{words}, but their checksum differs: records were altered or exchanged.",
                 NAME_THE_RECORDS, topic=topic, **batch.where,
             )  # fmt: skip
-        elif (expected := weighed_sum(batch)) is not None and found.placed != expected:
+        elif (expected := weighted_sum(batch)) is not None and found.placed != expected:
             yield Finding(
                 "altered",
                 f"{words}: the same records, but some are in other partitions than the transform chose.",
@@ -69,8 +69,8 @@ def checksum(batch: Batch) -> int:
     return sum(r.checksum for r in batch.lanes.values()) & MASK
 
 
-def weighed_sum(batch: Batch) -> int | None:
-    """The checksum weighed by partition; None if the transform did not choose the partition of every record."""
+def weighted_sum(batch: Batch) -> int | None:
+    """The checksum weighted by partition; None if the transform did not choose the partition of every record."""
     sums = [r.placed for r in batch.lanes.values() if r.records]
     return None if not comparable(batch) or None in sums else sum(filter(None, sums)) & MASK
 

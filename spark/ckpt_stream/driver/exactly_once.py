@@ -16,7 +16,7 @@ from ckpt_stream.spark.record_hash import record_hash_column
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: With more source records than this, it is faster to read them with all cores before a single lane writes them.
+#: With this many source records or more, it is faster to read them with all cores before a single lane writes them.
 MANY_OFFSETS = 10_000
 
 

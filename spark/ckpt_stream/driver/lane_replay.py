@@ -14,7 +14,7 @@ def read_replay(spec: LaneSpec, lane: int, rows: LaneInput, sums: LaneSums, expe
     """Read the rows of a lane to their end, and return whether they differ from the lane in the sink.
 
     Raises ReplayDiffers if they differ and that is not allowed: other lanes of the batch would be written from another replay
-    than this lane was. ``expected`` is None if the ledger has no sums of the lane.
+    than this lane was. ``expected`` is None if the ledger has no sums of the lane, or if the source has lost records of it.
     """
     for batch in rows:
         sums.add(batch)

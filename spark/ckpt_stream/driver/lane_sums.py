@@ -16,7 +16,7 @@ class LaneSums:
     records: int = 0
     bytes: int = 0
     checksum: int = 0
-    #: The checksum weighed by partition; None as soon as Kafka's client chooses the partition of a record.
+    #: The checksum weighted by partition; None as soon as Kafka's client chooses the partition of a record.
     placed: int | None = 0
     dead_letters: int = 0
     dead_letter_checksum: int = 0

@@ -2,7 +2,7 @@
 
 The environment variable ``CKPT_CRASH`` arms it; `protocol/crash_points.py` has the points and the form of a crash. The file
 ``once`` makes it happen a single time: it is created by the process about to die, so its presence afterwards proves that the
-fault hit. Not armed, a point is an empty function. With a text that arms no crash this module can still be imported: the run
+fault hit. Not armed, a point is an empty function. With an unusable text this module can still be imported: the run
 that begins with it is refused, and so is a task that comes by a point.
 
 A production driver may be armed too, as fire drills are for: all that a point can do is kill the driver and its worker,

@@ -62,4 +62,4 @@ def armed_crashes(text: str) -> list[dict[str, Any]]:
 
 def _no_crash(why: str) -> ConfigError:
     example = json.dumps({"point": AFTER_FLUSH, "kill": "driver", "once": "/tmp/hit"})  # noqa: S108 - a text
-    return ConfigError(f"{ENVIRONMENT} arms no crash: {why}. Unset it, or set it as in {ENVIRONMENT}='{example}'.")
+    return ConfigError(f"{ENVIRONMENT} cannot be used: {why}. Unset it, or set it as in {ENVIRONMENT}='{example}'.")

@@ -109,7 +109,8 @@ def find_bounds(
     if seen.end is None:
         raise CannotTell(
             "in_flight",
-            f"{config.sink} was written to without a pause for {WATCH_SECONDS:.0f} s, so the last batch has no known end.",
+            f"Where the last batch ends in {config.sink} was unknown for {WATCH_SECONDS:.0f} s: the stream writes without a "
+            "pause, or a transaction is open.",
             "recompute when the stream is stopped, or an open transaction has ended",
         )
     return Bounds(seen.last, _start(reader, seen.starts, seen.ends), seen.end)

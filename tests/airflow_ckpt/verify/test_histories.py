@@ -16,7 +16,7 @@ from airflow_ckpt.verify.checks.sink_check import compare_sink
 from airflow_ckpt.verify.scan.sink_scan import Gathered
 from airflow_ckpt.verify.scan_plan import PlannedTopic
 from airflow_ckpt.verify.verdict import Finding
-from ckpt_stream.protocol.ledger.checksum import AUDIT_HEADER, Headers, add, checksum_of, weighed_checksum
+from ckpt_stream.protocol.ledger.checksum import AUDIT_HEADER, Headers, add, checksum_of, weighted_checksum
 from ckpt_stream.protocol.ledger.ledger_batches import batches_of
 from ckpt_stream.protocol.ledger.ledger_record import FORMAT, LedgerRecord
 from ckpt_stream.protocol.topic_ends import TopicEnds
@@ -99,7 +99,7 @@ class Model:
         self.hole(aborted * (sum(sizes) + 1))
         read = sum(sizes)
         for lane, size in enumerate(sizes):
-            total = weighed = 0
+            total = weighted = 0
             for place in range(size):
                 key = b"k%d" % (place % 5) if place % 7 else None
                 value = b"%d-%d-%d" % (self.number, lane, place) if place % 11 else None
@@ -107,13 +107,13 @@ class Model:
                 name = b"%d/%d/%d" % (self.number, lane, place) if self.audited else None
                 partition = self.put(key, value, name, more)
                 hashed = checksum_of([key], [value], [more], self.format)
-                total, weighed = add(total, hashed), add(weighed, weighed_checksum(hashed, partition))
+                total, weighted = add(total, hashed), add(weighted, weighted_checksum(hashed, partition))
             self.hole()
             record = LedgerRecord(
                 sink_id="s", query_id=self.query, run_id="r", lane=lane, lanes=len(sizes), batch=self.number,
                 digest=f"d{self.number}", start={"in": {"0": self.source}}, end={"in": {"0": self.source + read}},
                 records=size, checksum=total, topic=TOPIC, topic_id="t", application="", time=f"{self.number:09d}",
-                sink_start=start, audited=self.audited, format=self.format, placed=weighed if self.chosen else None,
+                sink_start=start, audited=self.audited, format=self.format, placed=weighted if self.chosen else None,
                 adopted=self.taken_over if self.number == 0 and self.format > 1 else None,
             )  # fmt: skip
             while len(self.lanes) <= lane:

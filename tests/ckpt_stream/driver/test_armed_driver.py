@@ -1,4 +1,4 @@
-"""A driver whose text arms no crash ends before it changes anything."""
+"""A driver armed with an unusable text ends before it changes anything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 def test_a_run_with_a_text_that_arms_no_crash_fails_with_what_to_type(
     broker: FakeBroker, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crashes, "_unusable", "CKPT_CRASH arms no crash: unset it.")
+    monkeypatch.setattr(crashes, "_unusable", "CKPT_CRASH cannot be used: unset it.")
     world = World(broker, NotedWrites(str(tmp_path)), monkeypatch)
 
     record = world.drive()
@@ -37,7 +37,7 @@ def test_a_run_that_could_not_begin_says_first_that_another_one_lives(
     if unsafe:
         monkeypatch.setenv(IGNORE_LEDGER, "1")
     else:
-        monkeypatch.setattr(crashes, "_unusable", "CKPT_CRASH arms no crash: unset it.")
+        monkeypatch.setattr(crashes, "_unusable", "CKPT_CRASH cannot be used: unset it.")
     world = World(broker, NotedWrites(str(tmp_path)), monkeypatch)
     world.other(EARLIER, STARTING, RUNNING)
 

@@ -8,7 +8,7 @@ import pytest
 
 from ckpt_stream.driver.lane_sums import LaneSums
 from ckpt_stream.errors import SinkRejected
-from ckpt_stream.protocol.ledger.checksum import add, weighed_checksum
+from ckpt_stream.protocol.ledger.checksum import add, weighted_checksum
 from tests.ckpt_stream.driver.lane_writes import DEAD, LEDGER, SINK, ledger, rows, spec, write
 from tests.support.fake_kafka import FakeBroker, kafka_error
 
@@ -28,7 +28,7 @@ def test_a_dead_letter_counts_neither_for_the_sink_nor_for_its_partitions() -> N
     sums.add(rows("a", "b", "c", dead_letter=[False, True, False], partition=[1, 1, 0]))
     assert (sums.records, sums.checksum) == (2, ord("a") + ord("c"))
     assert (sums.dead_letters, sums.dead_letter_checksum) == (1, ord("b"))
-    assert sums.placed == add(weighed_checksum(ord("a"), 1), weighed_checksum(ord("c"), 0))
+    assert sums.placed == add(weighted_checksum(ord("a"), 1), weighted_checksum(ord("c"), 0))
 
 
 def test_rows_add_up_to_the_same_in_any_number_of_arrow_batches() -> None:

@@ -147,7 +147,7 @@ def test_a_process_with_a_text_that_arms_no_crash_can_import_and_has_no_armed_po
 def test_a_task_that_is_armed_with_an_unknown_point_ends_at_the_first_point(once: Path) -> None:
     ended = process({**crash(once), "point": "after_lunch"}, crash_points.AFTER_INIT)
     assert ended.returncode == 1
-    assert "ConfigError: CKPT_CRASH arms no crash" in ended.stderr
+    assert "ConfigError: CKPT_CRASH cannot be used" in ended.stderr
     assert "after_lunch" in ended.stderr
 
 

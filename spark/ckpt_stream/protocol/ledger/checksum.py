@@ -69,8 +69,8 @@ def _passing_over_nulls(
     return (seed if value is None else digest(value, seed) for value, seed in zip(values, seeds, strict=True))
 
 
-def weighed_checksum(checksum: int, partition: int) -> int:
-    """Compute the weighed checksum of records that are all in one partition from their checksum."""
+def weighted_checksum(checksum: int, partition: int) -> int:
+    """Compute the weighted checksum of records that are all in one partition from their checksum."""
     return checksum * int(partition_weights([partition])[0]) & MASK
 
 

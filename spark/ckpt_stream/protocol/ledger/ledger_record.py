@@ -53,7 +53,7 @@ class LedgerRecord:
     dead_letter_topic: str | None = None
     dead_letters: int = 0
     dead_letter_checksum: int = 0
-    #: The checksum weighed by partition, if the transform chose the partition of every record; since format 2.
+    #: The checksum weighted by partition, if the transform chose the partition of every record; since format 2.
     placed: int | None = None
     #: The text of ``offsets/<batch>``, in lane 0: with it the batch can be planned again; since format 2.
     offsets: str | None = None

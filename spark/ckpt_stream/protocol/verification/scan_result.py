@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from ckpt_stream.errors import ScanResultFormatError
-from ckpt_stream.protocol.ledger.checksum import add, weighed_checksum
+from ckpt_stream.protocol.ledger.checksum import add, weighted_checksum
 from ckpt_stream.protocol.ledger.ledger_record import FORMAT as LEDGER_FORMAT
 
 SCAN_FORMAT = 2
@@ -35,7 +35,7 @@ NAME = re.compile(rb"(\d{1,18})/(\d{1,18})/(\d{1,18})")
 
 @dataclass
 class Sums:
-    """The number of records, the sum of their hashes, and the sum of their hashes weighed by partition."""
+    """The number of records, the sum of their hashes, and the sum of their hashes weighted by partition."""
 
     records: int = 0
     checksum: int = 0
@@ -50,7 +50,7 @@ class Sums:
 
 @cache
 def _weight(partition: int) -> int:
-    return weighed_checksum(1, partition)
+    return weighted_checksum(1, partition)
 
 
 @dataclass(frozen=True)

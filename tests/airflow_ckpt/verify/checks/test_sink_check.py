@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_ckpt.verify.checks.sink_check import compare_dead_letters, compare_sink, readable_part, weighed_sum
+from airflow_ckpt.verify.checks.sink_check import compare_dead_letters, compare_sink, readable_part, weighted_sum
 from airflow_ckpt.verify.dead_letters import dead_letters_of
 from airflow_ckpt.verify.verdict import TRUNCATED, Finding
 from ckpt_stream.protocol.ledger.ledger_batches import Batch, batches_of
@@ -64,12 +64,12 @@ def test_checksums_of_different_formats_are_not_compared() -> None:
     (mixed,) = batches_of([[held(0, 0, 2, placed=5)], [held(0, 1, 2, format=1, placed=5)]])
     assert compared(mixed, Sums(20, 1, 2)) == []
     assert compared(mixed, Sums(19, 1, 2)) == [("lost", 1)]
-    assert weighed_sum(mixed) is None
+    assert weighted_sum(mixed) is None
 
 
 def test_an_empty_lane_has_chosen_no_partition_and_keeps_the_others_comparable() -> None:
     (batch,) = batches_of([[held(0, 0, 2, placed=5)], [held(0, 1, 2, records=0, checksum=0, placed=None)]])
-    assert weighed_sum(batch) == 5
+    assert weighted_sum(batch) == 5
 
 
 def test_dead_letters_that_are_missing_are_a_violation_and_surplus_ones_are_unknown() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_ckpt.exceptions import ScanStuck
 from airflow_ckpt.verify.scan.sink_scan import Gathered, reader_settings
-from ckpt_stream.protocol.ledger.checksum import weighed_checksum
+from ckpt_stream.protocol.ledger.checksum import weighted_checksum
 from ckpt_stream.protocol.verification.scan_result import Boundaries, Sums
 from tests.airflow_ckpt.verify.test_histories import Message, hash_of
 
@@ -48,7 +48,7 @@ def test_every_message_is_added_to_the_batch_in_which_it_lies(
             sums.records += 1
             hashed = hash_of(m.key(), m.value())
             sums.checksum = (sums.checksum + hashed) % 2**64
-            sums.placed = (sums.placed + weighed_checksum(hashed, m.place)) % 2**64
+            sums.placed = (sums.placed + weighted_checksum(hashed, m.place)) % 2**64
     gathered = Gathered("sink", BOUNDARIES, STOPS)
     for first in range(0, len(found), at_once):
         gathered.add(found[first : first + at_once])
@@ -61,7 +61,7 @@ def test_a_record_behind_the_end_is_left_out() -> None:
     gathered = Gathered("sink", BOUNDARIES, STOPS)
     gathered.add([message(0, 39), message(0, 40), message(1, 35), message(0, 41)])
     hashed = hash_of(b"k0", b"v39")
-    assert gathered.finish().batches == {2: Sums(1, hashed, weighed_checksum(hashed, 0))}
+    assert gathered.finish().batches == {2: Sums(1, hashed, weighted_checksum(hashed, 0))}
 
 
 @dataclass(frozen=True)

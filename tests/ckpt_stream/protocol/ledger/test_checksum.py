@@ -18,7 +18,7 @@ from ckpt_stream.protocol.ledger.checksum import (
     add,
     checksum_of,
     partition_weights,
-    weighed_checksum,
+    weighted_checksum,
 )
 
 pytestmark = pytest.mark.unit
@@ -107,7 +107,7 @@ def test_the_numbers_never_change_because_ledgers_hold_them() -> None:
     assert record_hash(b"key", b"value") == 12573424381588390260
     assert record_hash(None, b"value") == 2608765323254538616
     assert record_hash(b"key", b"value", [("name", b"text")]) == 7864439884174400110
-    assert [weighed_checksum(1, partition) for partition in (0, 1, 1000)] == [
+    assert [weighted_checksum(1, partition) for partition in (0, 1, 1000)] == [
         16294208416658607535,
         7960286522194355701,
         3240954710329600481,
@@ -139,15 +139,15 @@ def test_the_audit_header_is_no_part_of_a_record() -> None:
     assert record_hash(b"k", b"v", headers) == record_hash(b"k", b"v", headers[:1])
 
 
-def test_records_that_go_to_other_partitions_have_another_weighed_sum() -> None:
+def test_records_that_go_to_other_partitions_have_another_weighted_sum() -> None:
     weights = partition_weights(range(1000))
     assert len(set(weights.tolist())) == 1000
     assert all(weight % 2 for weight in weights.tolist())
     one, two = record_hash(b"1", b"a"), record_hash(b"2", b"b")
-    assert add(weighed_checksum(one, 0), weighed_checksum(two, 1)) != add(
-        weighed_checksum(one, 1), weighed_checksum(two, 0)
+    assert add(weighted_checksum(one, 0), weighted_checksum(two, 1)) != add(
+        weighted_checksum(one, 1), weighted_checksum(two, 0)
     )
-    assert weighed_checksum(add(one, two), 3) == add(weighed_checksum(one, 3), weighed_checksum(two, 3))
+    assert weighted_checksum(add(one, two), 3) == add(weighted_checksum(one, 3), weighted_checksum(two, 3))
 
 
 def test_key_and_value_cannot_be_exchanged_nor_moved_across_their_border() -> None:
