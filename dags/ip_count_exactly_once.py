@@ -33,7 +33,7 @@ with DAG(
         "sink": setting_field("sink", "ip_count_sink", "It gets the counts.", **TOPIC, title="Sink"),
         "guarantee": setting_field(
             "guarantee", "exactly_once",
-            "With it, a crash doubles records, and nothing can be verified without a ledger, so the run ends as failed.",
+            "Then there is no ledger to verify with, and the run ends as failed.",
             type="string", enum=["exactly_once", "at_least_once"], title="Guarantee",
             values_display={"exactly_once": "exactly once (transactions)", "at_least_once": "at least once (Spark's sink)"},
         ),

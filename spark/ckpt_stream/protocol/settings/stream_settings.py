@@ -93,7 +93,11 @@ class StreamSettings(Generic[TimeT, WholeT, SwitchT, TopicsT, OffsetsT]):
     # Sink
     sink: str = field(metadata=about(Group.SINK, Kind.TEXT, "topic that is written"))
     guarantee: str = setting(
-        EXACTLY_ONCE, Group.SINK, Kind.TEXT, "`at_least_once` is Spark's own sink", one_of=(EXACTLY_ONCE, AT_LEAST_ONCE)
+        EXACTLY_ONCE,
+        Group.SINK,
+        Kind.TEXT,
+        "whether a failure may double records: with `at_least_once`, which is Spark's own sink, it may",
+        one_of=(EXACTLY_ONCE, AT_LEAST_ONCE),
     )
     sink_id: str = setting(
         "",
