@@ -76,11 +76,12 @@ class SubjectReader:
     def wait_for_ledger(self) -> bool:
         """Wait until readers see all records that are in the ledger now, so that each commit in the checkpoint is seen here too.
 
-        Kafka answers a commit before its marker is in the ledger. False: a transaction still hides records from readers.
+        Kafka answers a commit before its marker is in the ledger. False: a transaction still hides records from readers,
+        or Kafka does not know the ledger any more.
         """
         topics = Topics(self.subject.kafka)
         try:
-            return topics.find(self.ledger) is None or topics.wait_until_readable(self.ledger)
+            return topics.find(self.ledger, expected=True) is not None and topics.wait_until_readable(self.ledger)
         finally:
             topics.close()
 

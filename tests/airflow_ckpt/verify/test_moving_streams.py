@@ -14,7 +14,7 @@ from ckpt_stream.kafka import topics
 from ckpt_stream.protocol.verification.consistent_cut import ALL_BATCHES, BatchRange
 from tests.airflow_ckpt.verify.sink_in_memory import DEAD, LEDGER, SinkInMemory, kinds
 from tests.ckpt_stream.moving import QUERY
-from tests.support.fake_kafka import FakeBroker
+from tests.support.fake_kafka import FakeBroker, kafka_error
 
 pytestmark = pytest.mark.unit
 
@@ -80,6 +80,18 @@ def test_a_ledger_is_not_behind_a_checkpoint_that_went_on_during_the_wait_for_it
     once_before(monkeypatch, "wait_for_ledger", lambda: sink.keep_checkpoint(3))
     assert sink.verdict(depth="ledger").verdict == CLEAN
     assert kinds(sink.verdict(depth="ledger")) == [("ledger_behind", True)], "the batch never comes"
+
+
+def test_a_ledger_that_a_broker_does_not_know_for_a_moment_is_waited_for(broker: FakeBroker, tmp_path: Path) -> None:
+    """Otherwise a commit whose marker is late would look like a batch that is missing."""
+    sink = two_batches(broker, tmp_path)
+    sink.batch()
+    sink.keep_checkpoint(3)
+    broker.partition(LEDGER).hidden_from = broker.partition(LEDGER).high - 1
+    broker.fail("describe_topics", kafka_error("UNKNOWN_TOPIC_OR_PART"))
+    found = kinds(sink.verdict(depth="ledger"))
+    assert ("ledger_behind", False) in found
+    assert ("ledger_behind", True) not in found
 
 
 def test_the_first_batch_of_a_range_is_compared_with_the_one_before(broker: FakeBroker, tmp_path: Path) -> None:
