@@ -220,7 +220,7 @@ class Unreadable(RunRecordError):
     def __str__(self) -> str:
         return (
             f"{self.file} could not be read for {self.seconds:g} s, so the state of the stream is unknown. {self.problem} Try "
-            "again. If the error stays and no driver of the stream is alive, a driver died while it wrote the file: delete it."
+            "again. If it fails again and no driver of the stream is alive, a driver died while it wrote the file: delete it."
         )
 
 
